@@ -74,12 +74,22 @@
 //! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
 //! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
+//! | wait for the next version of the response, or send all versions as events | `server/src/http/live.rs`, `server/src/http/live/interest.rs`, `server/src/http/live/long_poll.rs`, `server/src/http/live/event_stream.rs`, `server/src/http/live/event.rs`, `server/src/http/live/patch.rs` |
 //! | keep a capsule of a request that failed, from which `replay` repeats it | `sandbox/src/run_record.rs`, `server/src/capsules.rs`, `sandbox/src/capsule.rs`, `cli/src/capsules.rs` |
 //! | count the request, with its time | `server/src/request_metrics.rs` |
 //! | describe it to observers, such as the access log and traces | `server/src/http/exchange.rs`, `cli/src/access_log.rs`, `cli/src/otlp/traces.rs` |
 //! | send the response within the budget of unsent bytes | `server/src/http/send_admission.rs`, `server/src/http/send_budget.rs` |
 //! | listen on a socket of the service manager, and notify it | `cli/src/service_manager.rs` |
 //! | release idle memory to the system after load | `cli/src/idle_memory.rs` |
+//!
+//! # Publication
+//!
+//! | step | files |
+//! |---|---|
+//! | publish a snapshot, and notify those who wait for it | `state/src/publisher.rs` |
+//! | find the responses that clients wait for and that read a changed value | `server/src/http/live/changes.rs`, `server/src/http/live/entries.rs`, `server/src/http/live/key.rs`, `sandbox/src/read_set/state_value.rs` |
+//! | run the module for each of them, within the limits | `server/src/http/live/evaluator.rs`, `server/src/http/live/run_budget.rs`, `server/src/http/live/resolve.rs`, `server/src/http/live/limits.rs` |
+//! | wake the clients whose response differs | `server/src/http/live/content.rs`, `server/src/http/live/version.rs`, `server/src/http/live/client.rs`, `server/src/http/live/waiter.rs`, `server/src/http/live/tally.rs` |
 //!
 //! # Deployment
 //!
@@ -180,8 +190,9 @@ pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
     AllowedHost, AllowedHostError, AllowedOrigin, BasePath, ConnectionStatus, ConnectionTally,
     CorsConfig, Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener,
-    RequestObservation, RequestObserver, Server, ServerSettings, TlsError, UnixSocketError, cache,
-    capsules, commands, config, registry, reload, response, tokens,
+    LiveLimits, LiveStatus, LiveTally, RequestObservation, RequestObserver, Server, ServerSettings,
+    TlsError, UnixSocketError, cache, capsules, commands, config, registry, reload, response,
+    tokens,
 };
 
 /// Modules: bundled components, and their sandbox.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{HeaderMap, Request, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -147,6 +148,23 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
     ) -> hyper::Result<Response> {
+        let (head, body) = self.begin(method, path, headers).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(Response { version: head.version, status: head.status, headers: head.headers, body })
+    }
+
+    /// Sends a request with any method and further headers, and returns the response before its
+    /// body.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server closes the connection before.
+    pub async fn begin(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> hyper::Result<hyper::Response<Incoming>> {
         let uri = match self {
             Self::Http1(_) => path.to_owned(),
             Self::Http2(_) => format!("http://localhost{path}"),
@@ -159,16 +177,13 @@ impl Client {
             request = request.header(*name, *value);
         }
         let request = request.body(Empty::new()).unwrap();
-        let response = match self {
+        match self {
             Self::Http1(sender) => {
                 sender.ready().await?;
-                sender.send_request(request).await?
+                sender.send_request(request).await
             }
-            Self::Http2(sender) => sender.send_request(request).await?,
-        };
-        let (head, body) = response.into_parts();
-        let body = body.collect().await?.to_bytes();
-        Ok(Response { version: head.version, status: head.status, headers: head.headers, body })
+            Self::Http2(sender) => sender.send_request(request).await,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `server.rs` | a server in this process, on a free port |
 //! | `client.rs` | one connection to it, HTTP/1.1 or HTTP/2, or raw bytes |
+//! | `events.rs` | the events of a stream |
 //! | `http2.rs` | hand-made HTTP/2 frames, which no library would send |
 //! | `cargo.rs` | builds of modules |
 //! | `sdk_cases.rs` | requests to the modules in `tests/guests/sdk` |
@@ -35,6 +36,7 @@ pub mod certificates;
 pub mod client;
 pub mod collector;
 pub mod component;
+pub mod events;
 pub mod folder;
 pub mod fuzz;
 pub mod grafana;

@@ -12,7 +12,7 @@ use relayer_rest_host::module::{Digest, Engine, GuestRequest, Limits, Module};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapLimits, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
-use relayer_rest_host::{HttpLimits, Listener, Server};
+use relayer_rest_host::{HttpLimits, Listener, LiveLimits, LiveTally, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -98,6 +98,8 @@ pub struct TestServer {
     pub registry: Arc<Registry>,
     /// The counters of its connections.
     pub connections: ConnectionTally,
+    /// The counters of the clients that wait for a change.
+    pub live: LiveTally,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -110,6 +112,7 @@ pub struct Builder {
     limits: Limits,
     extensions: Vec<Mount>,
     http: HttpLimits,
+    live: LiveLimits,
     grace: Option<Duration>,
     is_metered: bool,
     state: State,
@@ -161,6 +164,11 @@ impl Builder {
     /// Sets the limits on clients.
     pub fn http(self, http: HttpLimits) -> Self {
         Self { http, ..self }
+    }
+
+    /// Sets the limits on clients that wait for a change.
+    pub fn live(self, live: LiveLimits) -> Self {
+        Self { live, ..self }
     }
 
     /// Counts requests for metrics.
@@ -220,16 +228,18 @@ impl Builder {
         let listener = Listener::bind(&self.listen).await.unwrap();
         let address = listener.address().unwrap().to_string().parse().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let server =
-            Server::with_registry(Arc::clone(&registry), publisher.reader()).with_limits(self.http);
+        let server = Server::with_registry(Arc::clone(&registry), publisher.reader())
+            .with_limits(self.http)
+            .with_live_limits(self.live);
         let server = match self.grace {
             Some(grace) => server.with_grace(grace),
             None => server,
         };
         let server = if self.is_metered { server.with_metrics() } else { server };
         let connections = server.connections();
+        let live = server.connections().live().clone();
         let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
-        TestServer { address, publisher, registry, connections, stop, serving }
+        TestServer { address, publisher, registry, connections, live, stop, serving }
     }
 }
 
@@ -241,6 +251,7 @@ impl TestServer {
             limits: patient(),
             extensions: Vec::new(),
             http: HttpLimits::default(),
+            live: LiveLimits::default(),
             grace: None,
             is_metered: false,
             state: State::Sample,

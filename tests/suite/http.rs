@@ -8,6 +8,7 @@ mod cors;
 mod forwarded;
 mod limits;
 mod listeners;
+mod live;
 mod memory;
 mod openapi;
 mod protocol;

@@ -111,6 +111,7 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
     let deployment = Deployment::new(state.clone(), args.api, relayer_dialect)?;
     let server = Server::with_registry(Arc::clone(&deployment.registry), state)
         .with_limits(descriptors::bounded(config.http.clone(), 2))
+        .with_live_limits(config.live.clone())
         .with_settings(config.server.clone());
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.serve_all(listeners, async { drop(stopped.await) }));

@@ -169,6 +169,7 @@ async fn serve(
     hangup.reload(Arc::clone(&reload));
     let server = Server::with_registry(Arc::clone(registry), state.clone())
         .with_limits(limits)
+        .with_live_limits(config.live.clone())
         .with_settings(config.server.clone())
         .with_cors(config.cors.clone())
         .with_commands(commands)

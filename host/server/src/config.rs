@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capsules::CapsulesConfig;
 use crate::commands::CommandSettings;
-use crate::http::{CorsConfig, HttpLimits, ServerSettings};
+use crate::http::{CorsConfig, HttpLimits, LiveLimits, ServerSettings};
 use crate::{
     registry,
     registry::{FailurePolicy, ModuleLocation, MountError, MountPath, SwapLimits},
@@ -84,6 +84,8 @@ pub struct Config {
     pub server: ServerSettings,
     /// The section `[http]`: limits on clients.
     pub http: HttpLimits,
+    /// The section `[live]`: limits on clients that wait for the next version of a response.
+    pub live: LiveLimits,
     /// The section `[cors]`: the origins of web pages that may read responses.
     pub cors: CorsConfig,
     /// The section `[admin]`: a listener for health, log level and control.
@@ -281,6 +283,7 @@ impl Config {
         }
         sections.push((vec![key("server")], self.server.check()));
         sections.push((vec![key("http")], self.http.check()));
+        sections.push((vec![key("live")], self.live.check()));
         sections.push((vec![key("upstream")], self.upstream.check()));
         sections.push((vec![key("telemetry")], self.telemetry.check()));
         sections.push((vec![key("commands")], self.commands.check()));
@@ -338,8 +341,8 @@ fn place(key: &str) -> String {
 mod tests {
     use super::{
         AccessLogConfig, AccessLogFormat, AdminAddress, AdminConfig, CapsulesConfig, Config,
-        CorsConfig, DEFAULT, Dialect, HttpLimits, LogConfig, LogFormat, ModuleLocation, Place,
-        RelayerSettings, ServerSettings, TelemetrySettings, UpstreamSettings,
+        CorsConfig, DEFAULT, Dialect, HttpLimits, LiveLimits, LogConfig, LogFormat, ModuleLocation,
+        Place, RelayerSettings, ServerSettings, TelemetrySettings, UpstreamSettings,
     };
     use crate::capsules::RedactedHeaders;
     use bytesize::ByteSize;
@@ -383,6 +386,7 @@ mod tests {
              [server]\nworkers = 12\ndrain = '1s'\ngrace = '2s'\nwatch = true\n\
              [http]\nconnections = 7\nconnections-per-peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
              target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\nbase-path = '/relayer/'\ntrusted-proxies = ['10.0.0.0/8', '::1/128']\n\
+             [live]\nmax-wait = '7s'\nmin-interval = '20ms'\nruns-per-second = 9\nwaiters = 10\nwaiters-per-peer = 11\nwaiters-per-mount = 12\nentries = 13\nmemory = '14MiB'\n\
              [cors]\norigins = ['https://a.example', '*']\n\
              [admin]\nlisten = 'unix:a.sock'\ntoken-file = 'b'\n\
              [upstream]\nurl = 'http://g'\npoll = '3s'\ntimeout = '4s'\nmax-stale = '5s'\nbody = '3MiB'\n\
@@ -494,6 +498,17 @@ mod tests {
             trusted_proxies: ["10.0.0.0/8", "::1/128"].map(|net| net.parse().unwrap()).to_vec(),
         };
         assert_eq!(config.http, http);
+        let live = LiveLimits {
+            max_wait: 7 * second,
+            min_interval: Duration::from_millis(20),
+            runs_per_second: 9,
+            waiters: 10,
+            waiters_per_peer: 11,
+            waiters_per_mount: 12,
+            entries: 13,
+            memory: ByteSize::mib(14),
+        };
+        assert_eq!(config.live, live);
     }
 
     #[test]
@@ -502,7 +517,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `capsules`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `cors`, `admin`, `commands`, `swap`, `registries`; did you mean `module`?",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `capsules`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `live`, `cors`, `admin`, `commands`, `swap`, `registries`; did you mean `module`?",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -726,6 +741,7 @@ mod tests {
             "module.failure-policy",
             "swap",
             "http",
+            "live",
             "[extension]",
             "[listen]",
             "server",

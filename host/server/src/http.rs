@@ -10,12 +10,14 @@
 //! | `listener.rs`, `listen_socket.rs` | the listeners of clients, and their sockets: TCP and Unix |
 //! | `arrivals.rs`, `proxy_header.rs` | connections that wait for their header of the PROXY protocol, and the header |
 //! | `tls.rs`, `no_tls.rs` | the certificates of a listener; and without the feature `tls` |
+//! | `live.rs` | clients that wait for the next version of a response |
 //! | `worker_threads.rs` | the threads that serve connections |
 //! | `forwarded.rs` | the clients of trusted proxies |
 //! | `limits.rs` | limits of connections and requests |
 //! | `connections.rs` | the connections of clients: their limits, their activity, and their end |
 //! | `cancelled.rs` | a limit of cancelled requests per connection |
 //! | `outgoing.rs` | the body of a response, counted until it is sent |
+//! | `held.rs` | a response that a connection holds, with its memory |
 //! | `send_budget.rs` | the budget of response bytes that clients have not taken yet |
 //! | `send_admission.rs` | admission of responses within that budget |
 //! | `received_body.rs` | the bodies of requests, kept within a budget |
@@ -43,11 +45,13 @@ mod cors;
 mod error;
 mod exchange;
 mod forwarded;
+mod held;
 mod host;
 mod limits;
 mod listen_config;
 mod listen_socket;
 mod listener;
+mod live;
 mod outgoing;
 mod proxy_header;
 mod received_body;
@@ -81,5 +85,6 @@ pub use listen_config::{
 #[cfg(feature = "control")]
 pub(crate) use listen_socket::ListenSocket;
 pub use listener::{ListenError, Listener};
+pub use live::{LiveLimits, LiveStatus, LiveTally};
 pub use server::Server;
 pub use tls::TlsError;

@@ -33,6 +33,7 @@ mod unix_socket;
 pub use http::{
     AllowedHost, AllowedHostError, AllowedOrigin, BasePath, ConnectionStatus, ConnectionTally,
     CorsConfig, Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener,
-    RequestObservation, RequestObserver, Server, ServerSettings, TlsError,
+    LiveLimits, LiveStatus, LiveTally, RequestObservation, RequestObserver, Server, ServerSettings,
+    TlsError,
 };
 pub use unix_socket::UnixSocketError;

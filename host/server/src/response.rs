@@ -8,7 +8,7 @@
 //! keeps browsers from guessing the type of the body. The host alone sets
 //! `x-relayer-module`, the module of the response.
 
-mod background;
+pub(crate) mod background;
 mod compression;
 mod encoding;
 
@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use compression::Compression;
 pub use compression::CompressionPermits;
+pub(crate) use compression::is_text;
 pub use encoding::Encoding;
 use relayer_rest_sandbox::{GuestResponse, Module, ReadSet};
 use relayer_rest_state::{Command, Generation};

@@ -66,6 +66,7 @@ fn each_setting_is_listed() {
             "http",
             "listen",
             "listen.tls",
+            "live",
             "log",
             "module",
             "module.failure-policy",

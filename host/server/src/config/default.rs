@@ -10,16 +10,17 @@ use relayer_rest_sources::{TelemetrySettings, UpstreamSettings};
 use super::AccessLogConfig;
 use crate::capsules::CapsulesConfig;
 use crate::commands::CommandSettings;
-use crate::http::{HttpLimits, ServerSettings};
+use crate::http::{HttpLimits, LiveLimits, ServerSettings};
 use crate::registry::{FailurePolicy, SwapLimits};
 
 /// The sections of limits, with their tables.
-pub const LIMITS: [(&str, &[Limit]); 11] = [
+pub const LIMITS: [(&str, &[Limit]); 12] = [
     ("module.limits", Limits::LIMITS),
     ("module.failure-policy", FailurePolicy::LIMITS),
     ("swap", SwapLimits::LIMITS),
     ("server", ServerSettings::LIMITS),
     ("http", HttpLimits::LIMITS),
+    ("live", LiveLimits::LIMITS),
     ("upstream", UpstreamSettings::LIMITS),
     ("telemetry", TelemetrySettings::LIMITS),
     ("commands", CommandSettings::LIMITS),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `manager.rs` | accepts connections up to their limits |
 //! | `connection.rs` | one connection, and its requests |
+//! | `admitted.rs` | a request that was not refused because of its client |
 //! | `protocol.rs` | the protocol of a connection, and its settings |
 //! | `socket.rs` | the socket of a connection: TCP or Unix |
 //! | `forward.rs` | reads and writes of an enumeration of streams |
@@ -19,6 +20,7 @@
 //! | `tally.rs` | counters of connections |
 
 mod activity;
+mod admitted;
 mod awaited_body;
 mod clock;
 mod closing;
@@ -36,7 +38,8 @@ mod stream;
 mod tally;
 mod tracked_stream;
 
-pub(super) use activity::ConnectionActivity;
+pub(super) use activity::{ConnectionActivity, WaitingClient};
+pub(super) use admitted::Admitted;
 pub(super) use awaited_body::AwaitedBody;
 pub(super) use connection::{Accepted, Connections};
 pub(super) use http2_request::{Http2Request, RequestMemory};

@@ -49,6 +49,8 @@ pub(super) enum HostError {
     NotImplemented,
     /// A precondition of the request is false.
     PreconditionFailed,
+    /// The client accepts events only, and the response is not text.
+    NotText,
     /// A command of the request was not executed, or may not have been.
     Command(Refusal),
     /// The request's target is too long.
@@ -125,6 +127,11 @@ impl HostError {
                 StatusCode::PRECONDITION_FAILED,
                 "PreconditionFailed",
                 "a precondition of the request is false",
+            ),
+            Self::NotText => (
+                StatusCode::NOT_ACCEPTABLE,
+                "NotAcceptable",
+                "the response is not text, which events are; request it without text/event-stream",
             ),
             Self::Command(refusal) => command_parts(*refusal),
             Self::TargetTooLong => {

@@ -4,14 +4,14 @@ use std::convert::Infallible;
 use std::mem::take;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderValue;
 
-use super::connections::{RequestMemory, Sending};
-use super::send_budget::Reservation;
+use super::held::Held;
+use super::live::{EventStream, StreamConnection, StreamedEvents};
 
 /// The number of bytes of a body that HTTP/2 gets at once.
 const PART: usize = 32 << 10;
@@ -19,18 +19,6 @@ const PART: usize = 32 << 10;
 /// A client that takes fewer bytes than this makes no progress, unless they are the rest
 /// of a part.
 const PROGRESS: usize = 1 << 10;
-
-/// A response that a connection holds, until the system or its client has it.
-///
-/// It is shared by all holders of the response's memory, so that the memory is counted
-/// until the last of them is dropped.
-#[derive(Debug)]
-pub(super) struct Held {
-    sending: Sending,
-    _body: Option<Reservation>,
-    /// The memory of the request, for HTTP/2 only.
-    _request: Option<RequestMemory>,
-}
 
 /// The response to a client.
 pub(super) type HttpResponse = hyper::Response<Outgoing>;
@@ -40,6 +28,14 @@ pub(super) struct Outgoing {
     left: Bytes,
     held: Option<Arc<Held>>,
     part: usize,
+    events: Events,
+}
+
+/// The events that follow in a body.
+enum Events {
+    None,
+    Unconnected(Box<EventStream>),
+    Connected(StreamedEvents),
 }
 
 /// A part of a body, which is counted until it is written or dropped.
@@ -58,19 +54,29 @@ struct HeldHead {
     is_whole: bool,
 }
 
-impl Held {
-    pub(super) fn new(
-        sending: Sending,
-        body: Option<Reservation>,
-        request: Option<RequestMemory>,
-    ) -> Self {
-        Self { sending, _body: body, _request: request }
-    }
-}
-
 impl Outgoing {
     pub(super) fn new(body: Bytes) -> Self {
-        Self { left: body, held: None, part: usize::MAX }
+        Self { left: body, held: None, part: usize::MAX, events: Events::None }
+    }
+
+    /// Creates a body of events, which begins when it is [connected](Self::connected).
+    pub(super) fn events(events: EventStream) -> Self {
+        Self { events: Events::Unconnected(Box::new(events)), ..Self::new(Bytes::new()) }
+    }
+
+    /// Returns whether it is a body of events.
+    pub(super) fn has_events(&self) -> bool {
+        !matches!(self.events, Events::None)
+    }
+
+    /// Begins to send events on a connection.
+    pub(super) fn connected(self, connection: StreamConnection) -> Self {
+        let part = if connection.memory.is_some() { PART } else { usize::MAX };
+        let events = match self.events {
+            Events::Unconnected(events) => Events::Connected(events.on(connection)),
+            events => events,
+        };
+        Self { part, events, ..self }
     }
 
     /// Returns the whole body, before any of it is sent.
@@ -106,10 +112,17 @@ impl Body for Outgoing {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Part>, Infallible>>> {
         if self.left.is_empty() {
-            return Poll::Ready(None);
+            // The stream must not wait for a client that has the event before.
+            self.held = None;
+            let Events::Connected(events) = &mut self.events else { return Poll::Ready(None) };
+            let Some((event, held)) = ready!(events.as_mut().poll_next(context)) else {
+                self.events = Events::None;
+                return Poll::Ready(None);
+            };
+            (self.left, self.held) = (event, Some(Arc::new(held)));
         }
         let length = self.left.len().min(self.part);
         let left = self.left.split_to(length);
@@ -117,10 +130,13 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left.is_empty()
+        self.left.is_empty() && !self.has_events()
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.has_events() {
+            return SizeHint::default();
+        }
         SizeHint::with_exact(self.left.len() as u64)
     }
 }
@@ -142,7 +158,7 @@ impl Buf for Part {
         if self.taken >= PROGRESS || self.left.is_empty() {
             let taken = take(&mut self.taken);
             if let Some(held) = &self.held {
-                held.sending.goes_on(taken);
+                held.sending().goes_on(taken);
             }
         }
     }
@@ -157,7 +173,7 @@ impl AsRef<[u8]> for HeldHead {
 impl Drop for HeldHead {
     fn drop(&mut self) {
         if self.is_whole {
-            self.held.sending.took_head();
+            self.held.sending().took_head();
         }
     }
 }

@@ -76,8 +76,18 @@ fn on_condition<B>(
 
 /// Returns the HTTP response to a request that failed with an error of the host.
 pub(super) fn host_error<B>(error: &HostError, request: &Request<B>) -> HttpResponse {
-    let (head, body) = error.response().into_parts();
-    response(head.status, head.headers, &body, request)
+    of_host(&error.response(), request)
+}
+
+/// Returns the HTTP response to a request, from a response of the host.
+pub(super) fn of_host<B>(of_host: &hyper::Response<Bytes>, request: &Request<B>) -> HttpResponse {
+    response(of_host.status(), of_host.headers().clone(), of_host.body(), request)
+}
+
+/// Returns whether a client has the response with these headers already.
+pub(super) fn is_known<B>(headers: &HeaderMap, request: &Request<B>) -> bool {
+    let outcome = conditional::evaluate(request.method(), request.headers(), headers);
+    outcome == Outcome::NotModified
 }
 
 /// Returns an HTTP response, without the body if HTTP does not allow one.

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::connections::{ConnectionActivity, Http2Request, RequestMemory, Roster, Sending};
-use super::outgoing::Held;
+use super::held::Held;
 use super::send_budget::{BudgetShare, SHARED_FROM, SendBudget};
 
 /// The memory of an HTTP/2 request and the head of its response, besides the headers of

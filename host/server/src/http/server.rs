@@ -18,6 +18,7 @@ use super::exchange::{Observers, RequestObserver};
 use super::forwarded::ForwardedClients;
 use super::limits::{HttpLimits, ServerSettings};
 use super::listener::{Arrival, Listener};
+use super::live::{Live, LiveLimits};
 use super::received_body::RequestBodies;
 use super::send_admission::SendAdmission;
 use super::service::Service;
@@ -48,6 +49,7 @@ pub struct Server {
     cors: CorsConfig,
     observers: Observers,
     capsules: Option<Arc<Capsules>>,
+    live: LiveLimits,
 }
 
 impl Server {
@@ -73,6 +75,7 @@ impl Server {
             cors: CorsConfig::default(),
             observers: Observers::default(),
             capsules: None,
+            live: LiveLimits::default(),
         }
     }
 
@@ -80,6 +83,12 @@ impl Server {
     #[must_use]
     pub fn with_limits(self, limits: HttpLimits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Sets the limits of clients that wait for the next version of a response.
+    #[must_use]
+    pub fn with_live_limits(self, live: LiveLimits) -> Self {
+        Self { live, ..self }
     }
 
     /// Sets the origins of web pages that may read responses. Default: none.
@@ -162,10 +171,17 @@ impl Server {
         let admission =
             SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
         let limits = Arc::new(self.limits.clone());
+        let live = Live::new(
+            Arc::clone(&self.registry),
+            self.state.clone(),
+            self.live,
+            self.tally.live().clone(),
+        );
         let connections = Connections {
             service: Arc::new(Service {
                 registry: self.registry,
                 state: self.state,
+                live,
                 commands: self.commands,
                 tally: self.tally.clone(),
                 is_metered: self.is_metered,
@@ -181,6 +197,7 @@ impl Server {
             admission: Arc::new(admission),
             bodies: RequestBodies::new(),
         };
+        let service = Arc::clone(&connections.service);
         let mut arrivals = Arrivals::new(self.limits.clone(), self.tally.clone());
         let workers = WorkerThreads::start(self.settings.worker_count());
         let tally = self.tally.clone();
@@ -213,6 +230,8 @@ impl Server {
         open.drain();
         let ServerSettings { drain, grace, .. } = self.settings;
         let drain = drain.min(grace);
+        // The rest is for the last bytes.
+        service.live.end(grace / 4 * 3);
         if timeout(drain, ended(&mut open, &mut arrivals)).await.is_ok() {
             return;
         }

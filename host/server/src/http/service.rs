@@ -1,8 +1,9 @@
 //! One request, from its head to its response.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::Guard;
 use futures_util::future::Either;
@@ -15,12 +16,15 @@ use relayer_rest_state::{Snapshot, StateReader, TraceContext};
 use tracing::{Instrument, debug, field, info_span};
 
 use super::base_path::BasePath;
-use super::connections::ConnectionTally;
+use super::connections::{Admitted, ConnectionTally, Peer};
 use super::cors::Cors;
 use super::error::HostError;
 use super::exchange::{ClientSide, Handling, Observation, Observed, Observers};
 use super::host;
-use super::outgoing::HttpResponse;
+use super::live::event_stream::{self, NoStream};
+use super::live::long_poll::{self, has, long_poll};
+use super::live::{self, Answer, Client, EventStream, Interest, Live, Outcome};
+use super::outgoing::{HttpResponse, Outgoing};
 use super::received_body::ReceivedBody;
 use super::reply;
 use super::report;
@@ -30,9 +34,7 @@ use crate::cache::{RecordedResponse, RequestRef};
 use crate::capsules::Capsules;
 use crate::commands::{CommandRequest, Commands, Refusal};
 use crate::openapi::{self, OpenApiDocument};
-use crate::registry::{
-    ActiveModule, Found, Mount, Registry, RespondError, RespondErrorKind, Responded, Uncached,
-};
+use crate::registry::{ActiveModule, Found, Mount, Registry, Responded, Uncached};
 use crate::request_metrics::{Origin, Served};
 use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID};
 
@@ -49,6 +51,7 @@ pub(super) struct Service {
     pub(super) openapi: OpenApiDocument,
     pub(super) observers: Observers,
     pub(super) capsules: Option<Arc<Capsules>>,
+    pub(super) live: Live,
 }
 
 /// The work that a request needs before its response.
@@ -59,6 +62,22 @@ enum Pending {
         guest_request: Arc<GuestRequest>,
         uncached: Uncached,
     },
+}
+
+/// A request that is being handled.
+struct PendingHandling {
+    mount: Arc<Mount>,
+    client: ClientSide,
+    interest: Interest,
+    admitted: Admitted,
+    start: Option<Instant>,
+}
+
+/// A request that waits for a change, or for a stream.
+struct WaitingRequest {
+    interest: Interest,
+    peer: Option<IpAddr>,
+    admitted: Admitted,
 }
 
 /// How a request was handled, for its metrics.
@@ -88,7 +107,7 @@ impl Service {
         self: &Arc<Self>,
         mut request: Request<B>,
         client: ClientSide,
-        admit: &mut dyn FnMut() -> Result<(), HostError>,
+        admit: &mut dyn FnMut() -> Result<Admitted, HostError>,
     ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
         let start = self.is_metered.then(Instant::now);
         let id = RequestId::from_headers(request.headers());
@@ -107,10 +126,16 @@ impl Service {
         let Some(active) = mount.active() else {
             return Either::Left(self.refuse(&HostError::without_module(mount), &request));
         };
+        // The response to a request with a body may be for this request only.
+        let interest = match body(&request) {
+            None => Interest::of(&request),
+            Some(_) => Interest::Now,
+        };
         let target = target(mount, &request);
         let snapshot = self.state.peek();
         let found = mount.find(active, request_ref(&request, &target), &snapshot);
-        if let Ok(Found { active, hit }) = &found
+        if interest == Interest::Now
+            && let Ok(Found { active, hit }) = &found
             && let Some(encoded) = hit.made(reply::encoding(hit, request.headers()))
         {
             let status = hit.status().as_u16();
@@ -123,7 +148,8 @@ impl Service {
             if let Some(start) = start {
                 let has_tls = client.has_tls;
                 let handled = Handled { has_tls, route: hit.route(), origin: Origin::Cache };
-                record(mount, active, request.method(), response.status(), handled, start);
+                let time = start.elapsed();
+                record(mount, active, request.method(), response.status(), handled, time);
             }
             if let Some(capsules) = &self.capsules {
                 capsules.hit(id.header(), active.module(), hit.shared(), &snapshot);
@@ -137,9 +163,10 @@ impl Service {
         {
             return Either::Left(self.refuse(&HostError::Overloaded, &request));
         }
-        if let Err(error) = admit() {
-            return Either::Left(self.refuse(&error, &request));
-        }
+        let admitted = match admit() {
+            Ok(admitted) => admitted,
+            Err(error) => return Either::Left(self.refuse(&error, &request)),
+        };
         let pending = match found {
             Ok(Found { active, hit }) => {
                 if let Some(capsules) = &self.capsules {
@@ -153,7 +180,8 @@ impl Service {
             }
         };
         let mount = Arc::clone(mount);
-        Either::Right(Arc::clone(self).finish(request, id, mount, pending, (client.has_tls, start)))
+        let handling = PendingHandling { mount, client, interest, admitted, start };
+        Either::Right(Arc::clone(self).finish(request, id, handling, pending))
     }
 
     /// Returns the response to a request that is refused.
@@ -171,39 +199,55 @@ impl Service {
         self: Arc<Self>,
         request: Request<B>,
         id: RequestId,
-        mount: Arc<Mount>,
+        handling: PendingHandling,
         pending: Pending,
-        (has_tls, start): (bool, Option<Instant>),
     ) -> HttpResponse {
         let request = request.map(drop);
+        let PendingHandling { mount, client, interest, admitted, start } = handling;
         let method = quote_for_log(request.method().as_str());
         let path = quote_for_log(request.uri().path());
         let span = info_span!("request", %id, method = %method, path, trace_id = field::Empty);
         if let Some(trace) = trace(&request) {
             span.record("trace_id", trace.trace_id());
         }
+        let mut served = None;
         let response = async {
-            let (active, response, origin) = match pending {
-                Pending::Encode(active, response) => (active, response, Origin::Cache),
+            let (active, outcome, origin) = match pending {
+                Pending::Encode(active, response) => (active, Ok(response), Origin::Cache),
                 Pending::Run { guest_request, uncached } => {
                     match mount.run(guest_request, uncached, &self.state).await {
-                        Ok(Responded { active, response }) => (active, response, Origin::Run),
+                        Ok(Responded { active, response }) => (active, Ok(response), Origin::Run),
                         Err(error) => {
-                            let response = error_response(&mount, &error, &request);
-                            return (error.active, response, Origin::Run);
+                            let response = report::failure(&mount, &error);
+                            (error.active, Err(Arc::new(response)), Origin::Run)
                         }
                     }
                 }
             };
-            if let Err(refusal) = self.execute(&response, &request, &id).await {
+            if let Ok(response) = &outcome
+                && let Err(refusal) = self.execute(response, &request, &id).await
+            {
                 let mut refused = reply::host_error(&HostError::Command(refusal), &request);
                 let label = response.plain().headers.get(X_RELAYER_MODULE).cloned();
                 refused.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
                 return (active, refused, origin);
             }
-            let encoding = reply::encoding(&response, request.headers());
-            let representation = response.encoded(encoding).await;
-            let response = reply::reply(&response, representation, &request, &self.state.peek());
+            let response = if interest == Interest::Now {
+                let response = self.reply(&outcome, &request).await;
+                admitted.complete();
+                response
+            } else {
+                let answer = Answer {
+                    mount: Arc::clone(&mount),
+                    active: Some(Arc::clone(&active)),
+                    outcome,
+                };
+                let waiting = WaitingRequest { interest, peer: client.address, admitted };
+                // The wait is no time that the request took.
+                served = start.map(|start| start.elapsed());
+                // Boxed, because it is rare, and enlarges the future of each request.
+                Box::pin(self.wait(waiting, answer, &request, &id)).await
+            };
             (active, response, origin)
         };
         let (active, mut response, origin) = response.instrument(span.clone()).await;
@@ -216,12 +260,96 @@ impl Service {
             describe(&mut response, &mount, route(), origin);
         }
         if let Some(start) = start {
-            let handled = Handled { has_tls, route: route(), origin };
-            record(&mount, &active, request.method(), response.status(), handled, start);
+            let handled = Handled { has_tls: client.has_tls, route: route(), origin };
+            let time = served.unwrap_or_else(|| start.elapsed());
+            record(&mount, &active, request.method(), response.status(), handled, time);
         }
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
         let response = self.shared(response, request.headers());
         sourced(identified(response, id), &self.state.peek())
+    }
+
+    /// Returns the HTTP response to a request, in the encoding that its client prefers.
+    async fn reply(&self, outcome: &Outcome, request: &Request<()>) -> HttpResponse {
+        match outcome {
+            Ok(response) => {
+                let encoding = reply::encoding(response, request.headers());
+                let representation = response.encoded(encoding).await;
+                reply::reply(response, representation, request, &self.state.peek())
+            }
+            Err(response) => reply::of_host(response, request),
+        }
+    }
+
+    /// Returns the HTTP response to a request that waits for a change, or for a stream.
+    async fn wait(
+        &self,
+        waiting: WaitingRequest,
+        answer: Answer,
+        request: &Request<()>,
+        id: &RequestId,
+    ) -> HttpResponse {
+        let WaitingRequest { interest, peer, admitted } = waiting;
+        let peer = peer.map_or(Peer::SEVERAL, Peer::from);
+        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        let client = || Client::new(&self.guest_request(request, target, id), peer);
+        let is_repeatable = |outcome: &Outcome| match outcome {
+            Ok(response) => response.commands().is_empty(),
+            Err(_) => true,
+        };
+        match interest {
+            Interest::Stream { patches } if is_repeatable(&answer.outcome) => {
+                let headers = match event_stream::headers(&answer.outcome) {
+                    Ok(headers) => headers,
+                    Err(NoStream::NotText) => {
+                        return reply::host_error(&HostError::NotText, request);
+                    }
+                    Err(NoStream::Response) => return self.reply(&answer.outcome, request).await,
+                };
+                let body = match self.live.wait(client(), answer) {
+                    Ok(waiter) => {
+                        admitted.complete();
+                        Outgoing::events(EventStream::new(waiter, patches, request.headers()))
+                    }
+                    Err(live::Refusal::Overloaded) => {
+                        return reply::host_error(&HostError::Overloaded, request);
+                    }
+                    Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended()),
+                };
+                let mut response = HttpResponse::new(body);
+                *response.headers_mut() = headers;
+                response
+            }
+            Interest::Change(preferred) => {
+                let wait = preferred.min(self.live.limits().max_wait);
+                let mut outcome = answer.outcome.clone();
+                if let Ok(response) = &outcome
+                    && is_repeatable(&outcome)
+                    && has(request, response).await
+                {
+                    let _waiting = admitted.wait();
+                    match self.live.wait(client(), answer) {
+                        Ok(waiter) => {
+                            let changed = long_poll(waiter, wait, request).await;
+                            outcome = changed.unwrap_or(outcome);
+                        }
+                        Err(live::Refusal::Overloaded) => {
+                            return reply::host_error(&HostError::Overloaded, request);
+                        }
+                        Err(live::Refusal::Ending) => {}
+                    }
+                } else {
+                    admitted.complete();
+                }
+                let mut response = self.reply(&outcome, request).await;
+                long_poll::add_headers(response.headers_mut(), wait);
+                response
+            }
+            _ => {
+                admitted.complete();
+                self.reply(&answer.outcome, request).await
+            }
+        }
     }
 
     /// Executes the commands that the module has recorded, if it has responded with success.
@@ -278,17 +406,6 @@ impl Service {
     }
 }
 
-/// Returns the host's response in place of a module's, and logs why it is needed.
-fn error_response<B>(mount: &Mount, error: &RespondError, request: &Request<B>) -> HttpResponse {
-    let RespondError { active, cause } = error;
-    if let RespondErrorKind::Failed(cause) = cause {
-        report::log_failure(mount.reports(), active.module(), cause);
-    }
-    let mut response = reply::host_error(&HostError::from(cause), request);
-    response.headers_mut().insert(X_RELAYER_MODULE, active.module().label().clone());
-    response
-}
-
 /// Counts a request that got a response.
 fn record(
     mount: &Mount,
@@ -296,9 +413,9 @@ fn record(
     method: &Method,
     status: StatusCode,
     Handled { has_tls, route, origin }: Handled<'_>,
-    start: Instant,
+    time: Duration,
 ) {
-    let (id, label, time) = (active.id(), active.module().label(), start.elapsed());
+    let (id, label) = (active.id(), active.module().label());
     mount.requests().record(Served { id, label, route, method, status, origin, has_tls, time });
 }
 

@@ -32,7 +32,7 @@ struct State {
 
 /// Runs `work` on a thread of a lower priority. Returns `None` if no thread can be
 /// created, or if the work panics.
-pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = oneshot::channel();
     // The work is done even if the caller no longer waits for its result.
     let work = move || drop(sender.send(work()));

@@ -148,20 +148,24 @@ async fn encode(
     Some(encoded.into_boxed_slice().into())
 }
 
-/// Returns whether the body is text that is not compressed yet and may be transformed.
-fn is_worth_it(headers: &HeaderMap) -> bool {
+/// Returns whether a body with these headers is text.
+pub(crate) fn is_text(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
     let essence = essence.trim().to_ascii_lowercase();
-    let is_text = essence.starts_with("text/")
+    essence.starts_with("text/")
         || ["json", "xml", "javascript"].iter().any(|kind| {
             essence.strip_prefix("application/").is_some_and(|subtype| subtype.ends_with(kind))
         })
-        || essence == "image/svg+xml";
+        || essence == "image/svg+xml"
+}
+
+/// Returns whether the body is text that is not compressed yet and may be transformed.
+fn is_worth_it(headers: &HeaderMap) -> bool {
     let as_it_is = list(headers, CACHE_CONTROL.as_str())
         .any(|directive| directive.eq_ignore_ascii_case("no-transform"));
     let of_these_bytes = BYTE_HEADERS.iter().any(|name| headers.contains_key(name));
-    is_text && !as_it_is && !of_these_bytes
+    is_text(headers) && !as_it_is && !of_these_bytes
 }
 
 /// Returns the members of a header that is a list.

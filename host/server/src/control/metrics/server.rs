@@ -6,7 +6,7 @@ use relayer_rest_state::Snapshot;
 
 use super::family::{Family, FamilyKind, Samples, define_families};
 use crate::capsules::CapsuleTally;
-use crate::http::{ConnectionStatus, ConnectionTally};
+use crate::http::{ConnectionStatus, ConnectionTally, LiveStatus};
 
 define_families! {
     CONNECTIONS = Gauge "relayer_rest_connections" [],
@@ -23,6 +23,20 @@ define_families! {
         "Bytes of responses that clients have not taken yet";
     DRAINING = Gauge "relayer_rest_draining" [],
         "Whether the server shuts down";
+    LIVE_WAITERS = Gauge "relayer_rest_live_waiters" [],
+        "Clients that wait for the next version of a response";
+    LIVE_ENTRIES = Gauge "relayer_rest_live_entries" [],
+        "Different responses that clients wait for";
+    LIVE_BYTES = Gauge "relayer_rest_live_bytes" [],
+        "Bytes of the versions of these responses";
+    LIVE_RUNS = Counter "relayer_rest_live_runs" [],
+        "Runs of modules for waiting clients";
+    LIVE_UNCHANGED = Counter "relayer_rest_live_runs_without_change" [],
+        "Runs of modules for waiting clients whose response was the one before";
+    LIVE_WAKEUPS = Counter "relayer_rest_live_wakeups" [],
+        "Versions that waiting clients were woken for";
+    LIVE_REFUSED = Counter "relayer_rest_live_refused" [],
+        "Requests that could not wait because of a limit in [live]";
     CAPSULES_WRITTEN = Counter "relayer_rest_capsules_written" [],
         "Capsules of failed requests that were written";
     CAPSULES_DROPPED = Counter "relayer_rest_capsules_dropped" [],
@@ -61,6 +75,15 @@ pub(super) fn collect(
         samples.add(&EVICTED, [], evicted);
         samples.add(&UNSENT, [], unsent);
         samples.add(&DRAINING, [], draining.into());
+        let live = tally.live().status();
+        let LiveStatus { waiters, entries, bytes, runs, unchanged_runs, wakeups, refused } = live;
+        samples.add(&LIVE_WAITERS, [], waiters);
+        samples.add(&LIVE_ENTRIES, [], entries);
+        samples.add(&LIVE_BYTES, [], bytes);
+        samples.add(&LIVE_RUNS, [], runs);
+        samples.add(&LIVE_UNCHANGED, [], unchanged_runs);
+        samples.add(&LIVE_WAKEUPS, [], wakeups);
+        samples.add(&LIVE_REFUSED, [], refused);
         for (name, count) in tally.refused_requests() {
             samples.add(&REFUSED_REQUESTS, [name], count);
         }

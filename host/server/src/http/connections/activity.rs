@@ -3,6 +3,7 @@
 //! On a keep-alive connection this costs a few stores per request. All fields are
 //! atomic, because the server's tick and evictions read them from other threads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use super::clock::Clock;
@@ -19,6 +20,8 @@ pub(in crate::http) struct ConnectionActivity {
     silent_since: AtomicU32,
     /// The HTTP/2 requests that are being handled.
     pub(super) handled: AtomicU32,
+    /// The requests whose clients wait for the next version of a response.
+    waiting: AtomicU32,
     /// The bytes of HTTP/2 requests whose responses were not completely taken yet.
     pub(super) requested: AtomicUsize,
     pub(super) bodies: PendingBodies,
@@ -45,6 +48,19 @@ enum Protocol {
     Http2,
 }
 
+/// How dispensable a connection is, in ascending order, with the seconds of its silence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Idleness {
+    /// Its client waits for the next version of a response.
+    Waiting,
+    Silent(u32),
+    /// It has had no request yet.
+    Unused(u32),
+}
+
+/// A client that waits for the next version of a response until this is dropped.
+pub(in crate::http) struct WaitingClient(Arc<ConnectionActivity>);
+
 const BUSY: u32 = u32::MAX;
 const OPEN: u32 = u32::MAX;
 
@@ -60,6 +76,7 @@ impl ConnectionActivity {
             silent_since: AtomicU32::new(clock.now()),
             clock,
             handled: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             requested: AtomicUsize::new(0),
             bodies: PendingBodies::default(),
             responses: PendingResponses::default(),
@@ -192,7 +209,7 @@ impl ConnectionActivity {
     pub(super) fn silent(&self) -> Option<u32> {
         match self.silent_since.load(Relaxed) {
             BUSY => None,
-            _ if self.handled.load(Relaxed) > 0 => None,
+            _ if self.handled.load(Relaxed) > 0 || self.is_waiting() => None,
             since => Some(self.clock.full_seconds_since(since)),
         }
     }
@@ -210,19 +227,27 @@ impl ConnectionActivity {
         (is_most && silent > 0).then_some(silent)
     }
 
-    /// Returns how dispensable the connection is; `None` if it is busy or closing. An
-    /// unused connection is more dispensable than any other, then one that has been
-    /// silent for longer. A connection with a stalled client, or one that holds back the
-    /// bodies of most requests, is not busy.
-    pub(super) fn idleness(&self) -> Option<(bool, u32)> {
+    /// Returns how dispensable the connection is; `None` if it is busy or closing. A
+    /// connection with a stalled client, or one that holds back the bodies of most
+    /// requests, is not busy.
+    pub(super) fn idleness(&self) -> Option<Idleness> {
         if !self.closing.is_open() {
             return None;
         }
         if self.is_sending() || self.is_blocked() {
-            return self.evictable().map(|stalled| (false, stalled));
+            return self.evictable().map(Idleness::Silent);
         }
-        let silent = self.bodiless().or_else(|| self.silent());
-        silent.map(|silent| (self.is_unused(), silent))
+        if self.is_waiting() {
+            let busy = self.handled.load(Relaxed).saturating_sub(self.waiting.load(Relaxed));
+            return (busy == 0).then_some(Idleness::Waiting);
+        }
+        let silent = self.bodiless().or_else(|| self.silent())?;
+        Some(if self.is_unused() { Idleness::Unused(silent) } else { Idleness::Silent(silent) })
+    }
+
+    /// Returns whether the client waits for the next version of a response.
+    fn is_waiting(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
     }
 
     /// Returns whether the connection was told to end immediately.
@@ -285,6 +310,20 @@ impl ConnectionActivity {
             Some(silent) if silent >= idle && self.closing.is_open() => self.close(),
             _ => {}
         }
+    }
+}
+
+impl WaitingClient {
+    pub(in crate::http) fn new(activity: &Arc<ConnectionActivity>) -> Self {
+        activity.waiting.fetch_add(1, Relaxed);
+        Self(Arc::clone(activity))
+    }
+}
+
+impl Drop for WaitingClient {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+        self.0.waits_unless_busy();
     }
 }
 

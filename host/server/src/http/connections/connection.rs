@@ -19,6 +19,7 @@ use hyper_util::server::graceful::GracefulConnection;
 use tracing::debug;
 
 use super::activity::ConnectionActivity;
+use super::admitted::Admitted;
 use super::awaited_body::AwaitedBody;
 use super::closing::Closing;
 use super::http2_request::Http2Request;
@@ -33,8 +34,10 @@ use crate::http::cancelled::Cancelled;
 use crate::http::error::HostError;
 use crate::http::exchange::{ClientSide, Observation};
 use crate::http::forwarded::ForwardedClients;
+use crate::http::held::Held;
 use crate::http::limits::HttpLimits;
-use crate::http::outgoing::{Held, HttpResponse, Outgoing};
+use crate::http::live::StreamConnection;
+use crate::http::outgoing::{HttpResponse, Outgoing};
 use crate::http::received_body::RequestBodies;
 use crate::http::request_check;
 use crate::http::send_admission::SendAdmission;
@@ -223,6 +226,9 @@ impl PendingResponse {
         mut self,
         response: HttpResponse,
     ) -> Result<HttpResponse, Box<(Self, HttpResponse)>> {
+        if response.body().has_events() {
+            return Ok(self.begin(response));
+        }
         let body = response.body().bytes();
         let held = match &mut self.protocol {
             // A head alone is written immediately, or with those before it.
@@ -237,6 +243,18 @@ impl PendingResponse {
             None if !body.is_empty() => Err(Box::new((self, response))),
             held => Ok(self.finish(response, held)),
         }
+    }
+
+    /// Begins to send a response whose body is a stream of events. Each of them is admitted for
+    /// itself.
+    fn begin(mut self, response: HttpResponse) -> HttpResponse {
+        let (activity, memory) = match &mut self.protocol {
+            Protocol::Http1(activity) => (Arc::clone(activity), None),
+            Protocol::Http2(request) => (Arc::clone(request.activity()), request.memory().take()),
+        };
+        let admission = Arc::clone(&self.admission);
+        let connection = StreamConnection { admission, activity, memory };
+        self.finish(response, None).map(|body| body.connected(connection))
     }
 
     /// Waits until the response fits. If it does not in time, the client gets 503 with
@@ -327,7 +345,7 @@ fn handle(
         return pending.deliver(service.refuse(&error, &request));
     }
     if request.body().is_end_stream() {
-        return match respond(connections, cancelled, client, request) {
+        return match respond(connections, activity, cancelled, client, request) {
             Either::Left(response) => pending.deliver(response),
             // Boxed, so that a rare case does not enlarge the memory of each connection.
             Either::Right(responding) => {
@@ -351,7 +369,7 @@ fn handle(
             }
             Ok(body) => {
                 request.extensions_mut().insert(body);
-                match respond(&connections, &cancelled, client, request) {
+                match respond(&connections, &activity, &cancelled, client, request) {
                     Either::Left(response) => response,
                     Either::Right(responding) => responding.await,
                 }
@@ -366,28 +384,17 @@ fn handle(
 /// flight.
 fn respond<B>(
     connections: &Connections,
+    activity: &Arc<ConnectionActivity>,
     cancelled: &Arc<Cancelled>,
     client: ClientSide,
     request: Request<B>,
 ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
-    let mut in_flight = None;
     let mut admit = || {
         if cancelled.is_too_much() {
             return Err(HostError::CancelledTooMany);
         }
-        in_flight = connections.clients.admit(client)?;
-        Ok(())
+        let in_flight = connections.clients.admit(client)?;
+        Ok(Admitted::new(cancelled, in_flight, activity))
     };
-    match connections.service.respond(request, client, &mut admit) {
-        Either::Left(response) => Either::Left(response),
-        Either::Right(responding) => {
-            let cancellation = cancelled.pending();
-            Either::Right(async move {
-                let response = responding.await;
-                cancellation.complete();
-                drop(in_flight);
-                response
-            })
-        }
-    }
+    connections.service.respond(request, client, &mut admit)
 }

@@ -200,6 +200,7 @@ mod tests {
     use crate::http::exchange::Observers;
     use crate::http::forwarded::ForwardedClients;
     use crate::http::limits::HttpLimits;
+    use crate::http::live::{Live, LiveLimits, LiveTally};
     use crate::http::received_body::RequestBodies;
     use crate::http::send_admission::SendAdmission;
     use crate::http::service::Service;
@@ -223,10 +224,14 @@ mod tests {
         let tally = ConnectionTally::default();
         let roster = Arc::new(Roster::new(tally.clone()));
         let admission = SendAdmission::new(tally.budget(), Arc::clone(&roster), limits.unsent);
+        let state = StatePublisher::new().reader();
+        let live = LiveLimits::default();
+        let live = Live::new(Arc::clone(&registry), state.clone(), live, LiveTally::default());
         let connections = Connections {
             service: Arc::new(Service {
                 registry,
-                state: StatePublisher::new().reader(),
+                state,
+                live,
                 commands: None,
                 tally: ConnectionTally::default(),
                 is_metered: false,

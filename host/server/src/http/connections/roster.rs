@@ -55,7 +55,7 @@ impl Peer {
     pub(in crate::http) const SEVERAL: Self = Self(None);
 
     /// Returns whether the limit of connections of one address applies.
-    pub(super) fn has_address(&self) -> bool {
+    pub(in crate::http) fn has_address(&self) -> bool {
         self.0.is_some()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use crate::http::live::LiveTally;
 use crate::http::send_budget::SendBudget;
 
 /// The connections of clients.
@@ -41,6 +42,7 @@ struct Counts {
     draining: AtomicBool,
     refused_requests: Mutex<BTreeMap<&'static str, u64>>,
     budget: Arc<SendBudget>,
+    live: LiveTally,
 }
 
 /// A connection that counts as open until this is dropped.
@@ -59,6 +61,12 @@ impl ConnectionTally {
             unsent: budget.used() as u64,
             draining: draining.load(Relaxed),
         }
+    }
+
+    /// Returns the counters of the clients that wait for the next version of a response.
+    #[must_use]
+    pub fn live(&self) -> &LiveTally {
+        &self.0.live
     }
 
     /// Returns whether the server shuts down.

@@ -3,7 +3,7 @@ use std::task::{Context, Poll};
 
 use futures_util::task::noop_waker_ref;
 
-use super::{ConnectionActivity, STALLED};
+use super::{ConnectionActivity, Idleness, STALLED};
 use crate::http::connections::awaited_body::AwaitedBody;
 use crate::http::connections::clock::Clock;
 use crate::http::connections::closing::Closing;
@@ -78,14 +78,14 @@ fn a_client_that_reads_nothing_is_stalled_and_can_be_evicted() {
     let activity = Arc::new(ConnectionActivity::new(clock.clone()));
     activity.on_request();
     activity.waits();
-    assert_eq!((activity.responses.bytes(), activity.idleness()), (0, Some((false, 0))));
+    assert_eq!((activity.responses.bytes(), activity.idleness()), (0, Some(Idleness::Silent(0))));
     let sending = Sending::new(&activity, 7);
     assert_eq!(
         (activity.responses.bytes(), activity.idleness(), activity.evictable()),
         (7, None, None)
     );
     (0..=STALLED).for_each(|_| clock.tick());
-    assert_eq!(activity.idleness(), Some((false, STALLED)));
+    assert_eq!(activity.idleness(), Some(Idleness::Silent(STALLED)));
     assert_eq!(activity.evictable(), Some(STALLED));
     sending.goes_on(1);
     assert_eq!((activity.idleness(), activity.evictable()), (None, None));
@@ -93,7 +93,7 @@ fn a_client_that_reads_nothing_is_stalled_and_can_be_evicted() {
     activity.close_after(5, 30);
     assert_eq!(told(&activity), Poll::Pending);
     drop(sending);
-    assert_eq!((activity.responses.bytes(), activity.idleness()), (0, Some((false, 0))));
+    assert_eq!((activity.responses.bytes(), activity.idleness()), (0, Some(Idleness::Silent(0))));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn unread_heads_stall_a_connection_too() {
     activity.is_full();
     assert_eq!(activity.idleness(), None);
     (0..=STALLED).for_each(|_| clock.tick());
-    assert_eq!(activity.idleness(), Some((false, STALLED)));
+    assert_eq!(activity.idleness(), Some(Idleness::Silent(STALLED)));
     activity.is_flushed();
     assert_eq!(activity.evictable(), None);
 }
@@ -202,13 +202,13 @@ fn a_client_that_withholds_all_bodies_is_idle() {
     // The body may be in transit.
     assert_eq!(one.idleness(), None);
     clock.tick();
-    assert_eq!((one.idleness(), one.silent()), (Some((false, 1)), None));
+    assert_eq!((one.idleness(), one.silent()), (Some(Idleness::Silent(1)), None));
     body.goes_on(BODY_PROGRESS - 1);
-    assert_eq!(one.idleness(), Some((false, 1)));
+    assert_eq!(one.idleness(), Some(Idleness::Silent(1)));
     body.goes_on(1);
     assert_eq!(one.idleness(), None);
     (0..3).for_each(|_| clock.tick());
-    assert_eq!(one.idleness(), Some((false, 2)));
+    assert_eq!(one.idleness(), Some(Idleness::Silent(2)));
     drop(body);
     assert_eq!(one.idleness(), None);
 
@@ -220,7 +220,7 @@ fn a_client_that_withholds_all_bodies_is_idle() {
     (0..2).for_each(|_| clock.tick());
     assert_eq!(several.idleness(), None);
     drop(second);
-    assert_eq!(several.idleness(), Some((false, 1)));
+    assert_eq!(several.idleness(), Some(Idleness::Silent(1)));
 }
 
 #[test]
@@ -247,10 +247,10 @@ fn concurrent_requests_are_closed_when_none_progresses() {
     assert_eq!(wait(&activity, 29), Poll::Pending);
     first.goes_on(1);
     assert_eq!(wait(&activity, 29), Poll::Pending);
-    assert_eq!(activity.idleness(), Some((false, 29)));
+    assert_eq!(activity.idleness(), Some(Idleness::Silent(29)));
     drop((first, second));
     assert_eq!(activity.responses.bytes(), 0);
-    assert_eq!(activity.idleness(), Some((false, 0)));
+    assert_eq!(activity.idleness(), Some(Idleness::Silent(0)));
     assert_eq!(wait(&activity, 10), Poll::Ready(Closing::InOrder));
 
     let activity = Arc::new(ConnectionActivity::new(clock.clone()));

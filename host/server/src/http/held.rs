@@ -1,0 +1,40 @@
+//! A response that a connection holds.
+
+use tokio::sync::oneshot;
+
+use super::connections::{RequestMemory, Sending};
+use super::send_budget::Reservation;
+
+/// A response that a connection holds, until the system or its client has it.
+///
+/// It is shared by all holders of the response's memory, so that the memory is counted
+/// until the last of them is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    sending: Sending,
+    _body: Option<Reservation>,
+    /// The memory of the request, for HTTP/2 only.
+    _request: Option<RequestMemory>,
+    /// Tells a receiver that the client has the response.
+    _taken: Option<oneshot::Sender<()>>,
+}
+
+impl Held {
+    pub(super) fn new(
+        sending: Sending,
+        body: Option<Reservation>,
+        request: Option<RequestMemory>,
+    ) -> Self {
+        Self { sending, _body: body, _request: request, _taken: None }
+    }
+
+    /// Drops the sender as soon as the client has the response.
+    pub(super) fn signalling(self, taken: oneshot::Sender<()>) -> Self {
+        Self { _taken: Some(taken), ..self }
+    }
+
+    /// Returns the response as its connection counts it.
+    pub(super) fn sending(&self) -> &Sending {
+        &self.sending
+    }
+}

@@ -1,0 +1,155 @@
+//! Live responses: clients that wait for the next version of a response.
+//!
+//! The host knows the values that each response was derived from. So any GET of any module
+//! can wait: for a change of its entity tag (long polling, RFC 7240 `prefer: wait`), or for
+//! all changes (`accept: text/event-stream`). Waiters with the same module, target and
+//! headers that the module read share an entry. A publication runs the module only for
+//! entries whose reads changed, once for each, and wakes the waiters only if the response
+//! differs.
+//!
+//! | file | job |
+//! |---|---|
+//! | `interest.rs` | whether a request waits for a response, or for all of its versions |
+//! | `limits.rs` | the limits of waiters, entries and runs |
+//! | `key.rs` | the key of an entry: the parts of a request that its response depends on |
+//! | `content.rs` | the content of a version: a response, or why there is none |
+//! | `version.rs` | a version of a response, which all waiters of an entry share |
+//! | `entries.rs` | the entries, by key and by the values that their responses read |
+//! | `evaluator.rs` | runs the modules of entries whose values changed, on a thread of its own |
+//! | `changes.rs` | notices publications, and activations of modules |
+//! | `run_budget.rs` | the limit of runs a second |
+//! | `resolve.rs` | the current response to a request |
+//! | `client.rs` | a client, with its request |
+//! | `waiter.rs` | a client that waits for the next version |
+//! | `long_poll.rs` | a request that gets its response when that differs |
+//! | `event_stream.rs` | a response whose body is a stream of versions |
+//! | `event.rs` | a version as an event |
+//! | `patch.rs` | the difference between two versions as a patch |
+//! | `tally.rs` | counters |
+
+mod changes;
+mod client;
+mod content;
+mod entries;
+mod evaluator;
+mod event;
+pub(super) mod event_stream;
+mod interest;
+mod key;
+mod limits;
+pub(super) mod long_poll;
+mod patch;
+mod resolve;
+mod run_budget;
+mod tally;
+mod version;
+mod waiter;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use relayer_rest_common::{priority, threads};
+use relayer_rest_state::StateReader;
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::registry::Registry;
+pub(super) use client::Client;
+use entries::Entries;
+pub(super) use event_stream::{EventStream, StreamConnection, StreamedEvents};
+pub(super) use interest::Interest;
+pub use limits::LiveLimits;
+pub(super) use resolve::{Answer, Outcome};
+pub use tally::{LiveStatus, LiveTally};
+pub(super) use waiter::Waiter;
+
+/// The responses that clients wait for. It ends when this is dropped.
+pub(super) struct Live(Arc<Shared>);
+
+/// The part of [`Live`] that waiters and the evaluator share.
+struct Shared {
+    registry: Arc<Registry>,
+    state: StateReader,
+    limits: LiveLimits,
+    entries: Mutex<Entries>,
+    /// Wakes the evaluator: an entry is due, or the server ends.
+    due: Notify,
+    /// Whether the evaluator runs. It is started with the first waiter.
+    evaluator: OnceLock<()>,
+}
+
+/// Why a request cannot wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// A limit of waiters, entries or memory is reached.
+    Overloaded,
+    /// The server shuts down.
+    Ending,
+}
+
+impl Live {
+    pub(super) fn new(
+        registry: Arc<Registry>,
+        state: StateReader,
+        limits: LiveLimits,
+        tally: LiveTally,
+    ) -> Self {
+        let entries = Entries::new(limits.clone(), tally, state.snapshot());
+        Self(Arc::new(Shared {
+            registry,
+            state,
+            limits,
+            entries: Mutex::new(entries),
+            due: Notify::new(),
+            evaluator: OnceLock::new(),
+        }))
+    }
+
+    pub(super) fn limits(&self) -> &LiveLimits {
+        &self.0.limits
+    }
+
+    /// Lets a client wait for the next version of this answer.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot wait.
+    pub(super) fn wait(&self, client: Client, answer: Answer) -> Result<Waiter, Refusal> {
+        Waiter::new(Arc::clone(&self.0), client, answer)
+    }
+
+    /// Ends all waits within this time. Each one ends at a random moment, so that the clients
+    /// do not connect to another server all at once.
+    pub(super) fn end(&self, within: Duration) {
+        self.0.entries().end(within);
+        self.0.due.notify_one();
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.entries().end(Duration::ZERO);
+        self.0.due.notify_one();
+    }
+}
+
+impl Shared {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // Nothing that panics is done while it is held.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the evaluator, unless it runs.
+    fn start_evaluator(self: &Arc<Self>) {
+        self.evaluator.get_or_init(|| {
+            let shared = Arc::clone(self);
+            let started = threads::start_runtime("live", move |runtime| {
+                priority::lower_thread();
+                runtime.block_on(evaluator::run(shared));
+            });
+            if let Err(error) = started {
+                warn!(%error, "no thread for live responses: no more threads can be created; the thread of the connection is used");
+                tokio::spawn(evaluator::run(Arc::clone(self)));
+            }
+        });
+    }
+}

@@ -1,0 +1,62 @@
+//! The content of a version.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::ETAG;
+
+use crate::cache::RecordedResponse;
+
+/// The content of a version.
+#[derive(Debug, Clone)]
+pub(in crate::http) enum Content {
+    /// A response of the module.
+    Response(Arc<RecordedResponse>),
+    /// An error response of the host, as the module gave none.
+    Error(Arc<hyper::Response<Bytes>>),
+    /// The requests of the entry have different responses now: each waiter looks for its own.
+    Moved,
+    /// Nothing follows; the waits end within this time.
+    Ended(Duration),
+}
+
+impl Content {
+    /// Returns whether clients cannot tell two contents apart.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Response(one), Self::Response(other)) => {
+                Arc::ptr_eq(one, other)
+                    || one.status() == other.status()
+                        && one.plain().headers.get(ETAG) == other.plain().headers.get(ETAG)
+                        && (one.plain().headers.contains_key(ETAG)
+                            || one.plain().body == other.plain().body)
+            }
+            (Self::Error(one), Self::Error(other)) => {
+                one.status() == other.status() && one.body() == other.body()
+            }
+            (Self::Moved, Self::Moved) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the body of a successful response.
+    pub(super) fn body(&self) -> Option<&Bytes> {
+        match self {
+            Self::Response(response) if response.status().is_success() => {
+                Some(&response.plain().body)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the bytes that it adds to the memory of the server.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            // Twice: as a response, and as an event.
+            Self::Response(response) => 2 * response.plain().body.len(),
+            Self::Error(response) => 2 * response.body().len(),
+            Self::Moved | Self::Ended(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! The entries, by key and by the values that their responses read.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use relayer_rest_common::backoff::Backoff;
+use relayer_rest_sandbox::{GuestRequest, StateValue};
+use relayer_rest_state::Snapshot;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::Refusal;
+use super::client::Client;
+use super::content::Content;
+use super::key::Key;
+use super::limits::LiveLimits;
+use super::resolve::Answer;
+use super::run_budget::RunBudget;
+use super::tally::LiveTally;
+use super::version::{Body, Version};
+use crate::http::connections::Peer;
+use crate::http::error::HostError;
+use crate::registry::{MountPath, Registry};
+
+/// The first and the longest wait before a request is repeated that got an error of the host.
+const MIN_RETRY: Duration = Duration::from_secs(1);
+const MAX_RETRY: Duration = Duration::from_secs(30);
+
+/// The number of an entry.
+pub(super) type EntryId = u64;
+
+/// The entries.
+pub(super) struct Entries {
+    limits: LiveLimits,
+    tally: LiveTally,
+    by_key: HashMap<Key, EntryId>,
+    by_id: HashMap<EntryId, Entry>,
+    /// The entries whose responses were derived from a value.
+    readers: HashMap<StateValue, HashSet<EntryId>>,
+    /// The entries to evaluate, by the time from which they may be.
+    due: BTreeSet<(Instant, EntryId)>,
+    budget: RunBudget,
+    by_peer: HashMap<Peer, u32>,
+    by_mount: HashMap<MountPath, u32>,
+    waiters: usize,
+    next: EntryId,
+    /// The number of the next version: no two entries have equal ones.
+    next_version: u64,
+    /// The snapshot up to which changes were noticed.
+    seen: Arc<Snapshot>,
+    ending: Option<Duration>,
+}
+
+/// A response that clients wait for.
+struct Entry {
+    /// The key; `None` if its waiters look for other entries.
+    key: Option<Key>,
+    request: Arc<GuestRequest>,
+    mount: MountPath,
+    answer: Answer,
+    values: Vec<StateValue>,
+    versions: watch::Sender<Arc<Version>>,
+    waiters: usize,
+    evaluation: Evaluation,
+    /// The time of the start of the last run.
+    last_run: Option<Instant>,
+    backoff: Backoff,
+}
+
+/// Whether the response of an entry is to be evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Evaluation {
+    /// The response is current.
+    Current,
+    Due(Instant),
+    /// It is being evaluated; `is_outdated` if values have changed since.
+    Running {
+        is_outdated: bool,
+    },
+}
+
+/// An entry to evaluate.
+pub(super) struct Task {
+    pub(super) id: EntryId,
+    pub(super) request: Arc<GuestRequest>,
+}
+
+impl Entries {
+    pub(super) fn new(limits: LiveLimits, tally: LiveTally, seen: Arc<Snapshot>) -> Self {
+        let budget = RunBudget::new(limits.runs_per_second);
+        Self {
+            limits,
+            tally,
+            by_key: HashMap::new(),
+            by_id: HashMap::new(),
+            readers: HashMap::new(),
+            due: BTreeSet::new(),
+            budget,
+            by_peer: HashMap::new(),
+            by_mount: HashMap::new(),
+            waiters: 0,
+            next: 0,
+            next_version: 0,
+            seen,
+            ending: None,
+        }
+    }
+
+    /// Adds a waiter for the next version of this answer.
+    pub(super) fn add(
+        &mut self,
+        client: &Client,
+        answer: Answer,
+        registry: &Registry,
+    ) -> Result<(EntryId, watch::Receiver<Arc<Version>>), Refusal> {
+        if self.ending.is_some() {
+            return Err(Refusal::Ending);
+        }
+        let key = Key::new(&client.request, &answer);
+        let mount = answer.mount.path().clone();
+        let id = self.by_key.get(&key).copied();
+        if !self.has_room(client.peer, &mount, id.is_none()) {
+            self.tally.refused();
+            return Err(Refusal::Overloaded);
+        }
+        let id = match id {
+            Some(id) => {
+                self.offer(id, answer, registry);
+                id
+            }
+            None => self.insert(key, client, answer, registry)?,
+        };
+        let entry = self.by_id.get_mut(&id).expect("it was found or inserted");
+        entry.waiters += 1;
+        let versions = entry.versions.subscribe();
+        self.waiters += 1;
+        *self.by_peer.entry(client.peer).or_default() += 1;
+        *self.by_mount.entry(mount).or_default() += 1;
+        self.tally.set(self.waiters, self.by_id.len());
+        Ok((id, versions))
+    }
+
+    fn has_room(&self, peer: Peer, mount: &MountPath, is_new: bool) -> bool {
+        let of_peer = self.by_peer.get(&peer).copied().unwrap_or_default();
+        let of_mount = self.by_mount.get(mount).copied().unwrap_or_default();
+        self.waiters < self.limits.waiters as usize
+            && (!peer.has_address() || of_peer < self.limits.waiters_per_peer)
+            && of_mount < self.limits.waiters_per_mount
+            && (!is_new || self.by_id.len() < self.limits.entries as usize)
+    }
+
+    /// Removes a waiter, and its entry with the last one.
+    pub(super) fn remove(&mut self, id: EntryId, client: &Client) {
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        entry.waiters -= 1;
+        let mount = entry.mount.clone();
+        let is_last = entry.waiters == 0;
+        self.waiters -= 1;
+        decrement(&mut self.by_peer, &client.peer);
+        decrement(&mut self.by_mount, &mount);
+        if is_last {
+            self.retire(id);
+            self.by_id.remove(&id);
+        }
+        self.tally.set(self.waiters, self.by_id.len());
+    }
+
+    /// Notices the changes up to this snapshot.
+    pub(super) fn observe(&mut self, now: &Arc<Snapshot>) {
+        if now.generation() <= self.seen.generation() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.seen, Arc::clone(now));
+        let changed = self.readers.iter().filter(|(value, _)| value.differs(&before, now));
+        let readers: HashSet<EntryId> = changed.flat_map(|(_, ids)| ids).copied().collect();
+        for id in readers {
+            if self.by_id.get(&id).is_some_and(|entry| !entry.is_valid_for(now)) {
+                self.schedule(id, Duration::ZERO);
+            }
+        }
+        let is_staleness =
+            before.stale() != now.stale() || before.telemetry().stale() != now.telemetry().stale();
+        if is_staleness {
+            for entry in self.by_id.values() {
+                let body = Arc::clone(&entry.versions.borrow().body);
+                self.tally.woke(entry.publish(body, now));
+            }
+        }
+    }
+
+    /// Notices that other modules may be active.
+    pub(super) fn activated(&mut self, registry: &Registry) {
+        let is_other = |entry: &Entry| !entry.answer.is_current(registry, entry.path());
+        let outdated = self.by_id.iter().filter(|(_, entry)| is_other(entry));
+        for id in outdated.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.schedule(id, Duration::ZERO);
+        }
+    }
+
+    /// Takes the entries that are due now, at most `count`.
+    pub(super) fn take_due(&mut self, now: Instant, count: usize) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        while tasks.len() < count
+            && let Some((time, id)) = self.due.first().copied()
+            && time <= now
+        {
+            self.due.pop_first();
+            let Some(entry) = self.by_id.get_mut(&id) else { continue };
+            if let Err(later) = self.budget.take(now) {
+                entry.evaluation = Evaluation::Due(later);
+                self.due.insert((later, id));
+                break;
+            }
+            entry.evaluation = Evaluation::Running { is_outdated: false };
+            entry.last_run = Some(now);
+            tasks.push(Task { id, request: Arc::clone(&entry.request) });
+        }
+        tasks
+    }
+
+    /// Returns when the next entry is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due.first().map(|(time, _)| *time)
+    }
+
+    /// Records the answer to a task.
+    pub(super) fn complete(&mut self, id: EntryId, answer: Answer, registry: &Registry) {
+        self.tally.ran();
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        let Evaluation::Running { is_outdated } = entry.evaluation else { return };
+        entry.evaluation = Evaluation::Current;
+        if !answer.is_current(registry, entry.path()) {
+            return self.schedule(id, Duration::ZERO);
+        }
+        let is_error = answer.outcome.is_err();
+        let retry = if is_error { Some(entry.backoff.next_delay()) } else { None };
+        if !is_error {
+            entry.backoff = backoff();
+        }
+        self.offer(id, answer, registry);
+        if is_outdated {
+            self.schedule(id, Duration::ZERO);
+        } else if let Some(retry) = retry {
+            self.schedule(id, retry);
+        }
+    }
+
+    /// Ends all waits within this time.
+    pub(super) fn end(&mut self, within: Duration) {
+        self.ending.get_or_insert(within);
+        for id in self.by_id.keys().copied().collect::<Vec<_>>() {
+            self.retire(id);
+            self.publish(id, Content::Ended(within));
+        }
+    }
+
+    /// Returns whether all waits were ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    fn insert(
+        &mut self,
+        key: Key,
+        client: &Client,
+        answer: Answer,
+        registry: &Registry,
+    ) -> Result<EntryId, Refusal> {
+        let content = content(&answer);
+        let counted = self.tally.count(content.size(), self.limits.memory.as_u64());
+        let Some(counted) = counted else {
+            self.tally.refused();
+            return Err(Refusal::Overloaded);
+        };
+        let body = Body::new(self.next_version, content, Vec::new(), Some(counted));
+        self.next_version += 1;
+        let stale_since = stale_since(&body.content, &self.seen);
+        let id = self.next;
+        self.next += 1;
+        let is_error = answer.outcome.is_err();
+        let entry = Entry {
+            key: Some(key.clone()),
+            request: Arc::clone(&client.request),
+            mount: answer.mount.path().clone(),
+            values: Vec::new(),
+            answer,
+            versions: watch::Sender::new(Arc::new(Version { body, stale_since })),
+            waiters: 0,
+            evaluation: Evaluation::Current,
+            last_run: None,
+            backoff: backoff(),
+        };
+        let is_outdated =
+            !entry.is_valid_for(&self.seen) || !entry.answer.is_current(registry, entry.path());
+        self.by_key.insert(key, id);
+        self.by_id.insert(id, entry);
+        self.index(id);
+        if is_error {
+            self.schedule(id, MIN_RETRY);
+        } else if is_outdated {
+            self.schedule(id, Duration::ZERO);
+        }
+        Ok(id)
+    }
+
+    /// Publishes an answer as the next version, if it is newer than the present one and
+    /// clients can tell the two apart.
+    fn offer(&mut self, id: EntryId, answer: Answer, registry: &Registry) {
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        let path = entry.path();
+        let is_of_same_module = entry.answer.is_current(registry, path);
+        if !answer.is_current(registry, path) {
+            if !is_of_same_module {
+                self.schedule(id, Duration::ZERO);
+            }
+            return;
+        }
+        if is_of_same_module
+            && let (Ok(before), Ok(now)) = (&entry.answer.outcome, &answer.outcome)
+            && now.generation() < before.generation()
+        {
+            return;
+        }
+        // An error says nothing about the reads.
+        if answer.outcome.is_ok() && entry.key.as_ref() != Some(&Key::new(&entry.request, &answer))
+        {
+            self.retire(id);
+            return self.publish(id, Content::Moved);
+        }
+        let content = content(&answer);
+        let is_command = answer.outcome.as_ref().is_ok_and(|it| !it.commands().is_empty());
+        entry.answer = answer;
+        if is_command {
+            self.retire(id);
+            return self.publish(id, Content::Ended(Duration::ZERO));
+        }
+        self.index(id);
+        let is_valid = self.by_id[&id].is_valid_for(&self.seen);
+        if !is_valid {
+            self.schedule(id, Duration::ZERO);
+        }
+        if self.by_id[&id].versions.borrow().body.content.is_same(&content) {
+            self.tally.ran_without_change();
+        } else {
+            self.publish(id, content);
+        }
+    }
+
+    /// Publishes a new version of an entry.
+    fn publish(&mut self, id: EntryId, content: Content) {
+        let Some(entry) = self.by_id.get(&id) else { return };
+        let before = Arc::clone(&entry.versions.borrow().body);
+        let history = before.history();
+        let bytes = content.size() + history.iter().map(|(_, body)| body.size() / 2).sum::<usize>();
+        let limit = self.limits.memory.as_u64();
+        let number = self.next_version;
+        self.next_version += 1;
+        let body = if let Some(counted) = self.tally.count(bytes, limit) {
+            Body::new(number, content, history, Some(counted))
+        } else if let Some(counted) = self.tally.count(content.size(), limit) {
+            // The versions before it are the first to go.
+            Body::new(number, content, Vec::new(), Some(counted))
+        } else {
+            let error = Arc::new(HostError::Overloaded.response());
+            Body::new(number, Content::Error(error), Vec::new(), None)
+        };
+        self.tally.woke(entry.publish(body, &self.seen));
+    }
+
+    /// Updates the values that an entry was derived from.
+    fn index(&mut self, id: EntryId) {
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        let values = match &entry.answer.outcome {
+            Ok(response) => response.reads().state_values(),
+            // The reads of a failed run are not known.
+            Err(_) if entry.values.is_empty() => vec![StateValue::Any],
+            Err(_) => return,
+        };
+        if values == entry.values {
+            return;
+        }
+        let before = std::mem::replace(&mut entry.values, values.clone());
+        self.unindex(id, &before);
+        for value in values {
+            self.readers.entry(value).or_default().insert(id);
+        }
+    }
+
+    fn unindex(&mut self, id: EntryId, values: &[StateValue]) {
+        for value in values {
+            if let Some(readers) = self.readers.get_mut(value) {
+                readers.remove(&id);
+                if readers.is_empty() {
+                    self.readers.remove(value);
+                }
+            }
+        }
+    }
+
+    /// Ends the evaluation of an entry, which gets no new waiters.
+    fn retire(&mut self, id: EntryId) {
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        if let Some(key) = entry.key.take() {
+            self.by_key.remove(&key);
+        }
+        if let Evaluation::Due(time) = entry.evaluation {
+            self.due.remove(&(time, id));
+        }
+        entry.evaluation = Evaluation::Current;
+        let values = std::mem::take(&mut entry.values);
+        self.unindex(id, &values);
+    }
+
+    /// Schedules the evaluation of an entry after this time at the earliest.
+    fn schedule(&mut self, id: EntryId, after: Duration) {
+        let Some(entry) = self.by_id.get_mut(&id).filter(|entry| entry.key.is_some()) else {
+            return;
+        };
+        let now = Instant::now();
+        let earliest = entry.last_run.map_or(now, |last| last + self.limits.min_interval);
+        let time = earliest.max(now + after);
+        match &mut entry.evaluation {
+            Evaluation::Running { is_outdated } => *is_outdated = true,
+            Evaluation::Due(before) if *before <= time => {}
+            evaluation => {
+                if let Evaluation::Due(before) = *evaluation {
+                    self.due.remove(&(before, id));
+                }
+                *evaluation = Evaluation::Due(time);
+                self.due.insert((time, id));
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Returns the path of its request.
+    fn path(&self) -> &str {
+        self.request.target.path()
+    }
+
+    /// Returns whether its response would be the same on this snapshot.
+    fn is_valid_for(&self, snapshot: &Snapshot) -> bool {
+        let GuestRequest { target, headers, .. } = &*self.request;
+        let outcome = self.answer.outcome.as_ref();
+        outcome.is_ok_and(|it| it.reads().is_valid_for(snapshot, target.query(), headers))
+    }
+
+    /// Publishes a version with this body, and returns the number of waiters that it wakes.
+    fn publish(&self, body: Arc<Body>, snapshot: &Snapshot) -> usize {
+        let stale_since = stale_since(&body.content, snapshot);
+        let before = self.versions.borrow();
+        if Arc::ptr_eq(&before.body, &body) && before.stale_since == stale_since {
+            return 0;
+        }
+        drop(before);
+        self.versions.send_replace(Arc::new(Version { body, stale_since }));
+        self.waiters
+    }
+}
+
+fn backoff() -> Backoff {
+    Backoff::new(MIN_RETRY, MAX_RETRY)
+}
+
+fn content(answer: &Answer) -> Content {
+    match &answer.outcome {
+        Ok(response) => Content::Response(Arc::clone(response)),
+        Err(response) => Content::Error(Arc::clone(response)),
+    }
+}
+
+fn stale_since(content: &Content, snapshot: &Snapshot) -> Option<std::time::Instant> {
+    match content {
+        Content::Response(response) => response.reads().stale_since(snapshot),
+        _ => None,
+    }
+}
+
+/// Subtracts one, and removes a count of zero.
+fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Runs the modules of entries whose values changed, on a thread of its own.
+//!
+//! The thread has a lower priority than those that serve requests. A request that joins such
+//! a run waits for it, which it would otherwise have to make itself.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::future::pending;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument, debug_span};
+
+use super::Shared;
+use super::changes::{Change, Changes};
+use super::entries::{EntryId, Task};
+use super::resolve::{Answer, resolve};
+
+/// The maximum number of concurrent runs: a slow one must not delay the others.
+const MAX_RUNS: usize = 4;
+
+/// Evaluates entries until the server ends.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut changes = Changes::new(&shared.registry, &shared.state);
+    let mut running = FuturesUnordered::new();
+    loop {
+        let (tasks, next) = {
+            let mut entries = shared.entries();
+            if entries.has_ended() {
+                return;
+            }
+            entries.observe(&shared.state.snapshot());
+            let tasks = entries.take_due(Instant::now(), MAX_RUNS - running.len());
+            let is_full = running.len() + tasks.len() >= MAX_RUNS;
+            (tasks, entries.next_due().filter(|_| !is_full))
+        };
+        running.extend(tasks.into_iter().map(|task| evaluate(&shared, task)));
+        let due = async {
+            match next {
+                Some(time) => sleep_until(time).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            Some((id, answer)) = running.next() => {
+                shared.entries().complete(id, answer, &shared.registry);
+            }
+            change = changes.next() => {
+                if change == Change::Modules {
+                    shared.entries().activated(&shared.registry);
+                }
+            }
+            () = shared.due.notified() => {}
+            () = due => {}
+        }
+    }
+}
+
+async fn evaluate(shared: &Shared, Task { id, request }: Task) -> (EntryId, Answer) {
+    let span = debug_span!("live", path = request.target.path());
+    let answer = resolve(&shared.registry, &shared.state, &request).instrument(span).await;
+    (id, answer)
+}

@@ -1,0 +1,110 @@
+//! Events of a stream, as the WHATWG's HTML standard defines `text/event-stream`.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use serde_json::json;
+
+use super::content::Content;
+
+/// A comment, which keeps the connection from being closed.
+pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+
+/// Returns a version as an event: `change` with the body, or `failed` with the status and the
+/// body of an error.
+pub(super) fn version(content: &Content, etag: Option<&HeaderValue>) -> Bytes {
+    match content {
+        Content::Response(response) if response.status().is_success() => {
+            event("change", etag, &String::from_utf8_lossy(&response.plain().body))
+        }
+        Content::Response(response) => failed(response.status(), &response.plain().body),
+        Content::Error(response) => failed(response.status(), response.body()),
+        Content::Moved | Content::Ended(_) => COMMENT,
+    }
+}
+
+/// Returns a patch as an event.
+pub(super) fn patch(patch: &str, etag: Option<&HeaderValue>) -> Bytes {
+    event("patch", etag, patch)
+}
+
+/// Returns the event of values that their source no longer confirms, with their age in
+/// seconds; or of values that it confirms again.
+pub(super) fn stale(since: Option<Instant>) -> Bytes {
+    match since {
+        Some(since) => event("stale", None, &json!({"age": since.elapsed().as_secs()}).to_string()),
+        None => event("confirmed", None, "{}"),
+    }
+}
+
+/// Returns the field that lets a client connect again after this time.
+pub(super) fn retry(after: Duration) -> Bytes {
+    format!("retry: {}\n\n", after.as_millis()).into()
+}
+
+/// Returns an error with its status; its body as JSON if it is that, or else as text.
+fn failed(status: StatusCode, body: &Bytes) -> Bytes {
+    let body =
+        serde_json::from_slice(body).unwrap_or_else(|_| json!(String::from_utf8_lossy(body)));
+    event("failed", None, &json!({"status": status.as_u16(), "body": body}).to_string())
+}
+
+fn event(name: &str, id: Option<&HeaderValue>, data: &str) -> Bytes {
+    let mut text = String::with_capacity(data.len() + 128);
+    if let Some(id) = id.and_then(|id| id.to_str().ok()) {
+        text.push_str("id: ");
+        text.push_str(id);
+        text.push('\n');
+    }
+    text.push_str("event: ");
+    text.push_str(name);
+    text.push('\n');
+    // A carriage return would end a line, too.
+    for line in data.split('\n') {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        for line in line.split('\r') {
+            text.push_str("data: ");
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text.push('\n');
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StatusCode, event, failed, retry};
+    use bytes::Bytes;
+    use hyper::header::HeaderValue;
+    use std::time::Duration;
+
+    #[test]
+    fn each_line_of_a_body_is_a_line_of_data() {
+        let id = HeaderValue::from_static("\"a\"");
+        for (data, expected) in [
+            ("{}", "data: {}\n"),
+            ("a\nb", "data: a\ndata: b\n"),
+            ("a\r\nb\rc\n", "data: a\ndata: b\ndata: c\ndata: \n"),
+            ("", "data: \n"),
+        ] {
+            let expected = format!("id: \"a\"\nevent: change\n{expected}\n");
+            assert_eq!(event("change", Some(&id), data), expected, "{data:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_has_its_status_and_its_body() {
+        let event = |body: &'static str| failed(StatusCode::NOT_FOUND, &Bytes::from(body));
+        let json = event(r#"{"a":[1]}"#);
+        assert_eq!(json, "event: failed\ndata: {\"status\":404,\"body\":{\"a\":[1]}}\n\n");
+        assert_eq!(event("no"), "event: failed\ndata: {\"status\":404,\"body\":\"no\"}\n\n");
+    }
+
+    #[test]
+    fn a_time_to_connect_again_is_in_milliseconds() {
+        assert_eq!(retry(Duration::from_millis(1500)), "retry: 1500\n\n");
+    }
+}

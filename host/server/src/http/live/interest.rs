@@ -1,0 +1,173 @@
+//! Whether a request waits for a response, or for all of its versions.
+
+use std::time::Duration;
+
+use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request};
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// The maximum number of bytes of a header that are read: each request reads them.
+const MAX_LENGTH: usize = 1 << 10;
+
+/// What a request wants to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum Interest {
+    /// The current response.
+    Now,
+    /// The response as soon as it differs from the one that the client has, or after this time.
+    Change(Duration),
+    /// A stream of all versions of the response, as patches if these are shorter.
+    Stream { patches: bool },
+}
+
+impl Interest {
+    /// Returns what a request wants.
+    pub(in crate::http) fn of<B>(request: &Request<B>) -> Self {
+        let headers = request.headers();
+        let is_get = *request.method() == Method::GET;
+        if is_get && accepts_events(headers) {
+            let patches = preferences(headers)
+                .any(|(name, value)| name.eq_ignore_ascii_case("patch") && value.is_empty());
+            return Self::Stream { patches };
+        }
+        if !is_get && *request.method() != Method::HEAD {
+            return Self::Now;
+        }
+        // RFC 7240, 2: of two equal preferences, the first one counts.
+        let wait = preferences(headers).find(|(name, _)| name.eq_ignore_ascii_case("wait"));
+        match wait.and_then(|(_, value)| value.parse().ok()) {
+            Some(seconds) => Self::Change(Duration::from_secs(seconds)),
+            None => Self::Now,
+        }
+    }
+}
+
+/// Returns whether a client prefers a stream of events to all other types that it names.
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let mut events = None;
+    let mut others = 0;
+    for range in values(headers, ACCEPT).flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let quality = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        let quality = quality.map_or(1000, thousandths);
+        if name.eq_ignore_ascii_case("text/event-stream") {
+            events = events.max(Some(quality));
+        } else if !name.is_empty() {
+            others = others.max(quality);
+        }
+    }
+    events.is_some_and(|quality| quality > 0 && quality >= others)
+}
+
+/// Returns a quality in thousandths; 0 if it is invalid.
+fn thousandths(quality: &str) -> u32 {
+    match quality.split_once('.').unwrap_or((quality, "")) {
+        ("1", zeros) if zeros.bytes().all(|digit| digit == b'0') => 1000,
+        ("0", digits)
+            if digits.len() <= 3 && digits.bytes().all(|digit| digit.is_ascii_digit()) =>
+        {
+            format!("{digits:0<3}").parse().unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+/// Returns the preferences of a request, with their values; an empty one for none.
+fn preferences(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    values(headers, PREFER).flat_map(|value| value.split(',')).map(|preference| {
+        let preference = preference.split(';').next().unwrap_or_default();
+        let (name, value) = preference.split_once('=').unwrap_or((preference, ""));
+        (name.trim(), value.trim().trim_matches('"'))
+    })
+}
+
+/// Returns the values of a header that are text, up to a limit of bytes.
+fn values(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(name).iter().filter_map(text);
+    let mut left = MAX_LENGTH;
+    values.take_while(move |value| {
+        let is_short = value.len() <= left;
+        left = left.saturating_sub(value.len());
+        is_short
+    })
+}
+
+fn text(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interest::{self, Change, Now, Stream};
+    use hyper::Request;
+    use std::time::Duration;
+
+    fn interest(method: &str, headers: &[(&str, &str)]) -> Interest {
+        let mut request = Request::builder().method(method);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Interest::of(&request.body(()).unwrap())
+    }
+
+    #[test]
+    fn a_preference_to_wait_is_read() {
+        let wait = |seconds| Change(Duration::from_secs(seconds));
+        for (value, expected) in [
+            ("wait=30", wait(30)),
+            ("Wait=30", wait(30)),
+            ("respond-async, wait=10", wait(10)),
+            ("return=minimal;foo=bar , wait = \"5\" ;x", wait(5)),
+            ("wait=1, wait=2", wait(1)),
+            ("wait=0", wait(0)),
+            ("wait", Now),
+            ("wait=", Now),
+            ("wait=-1", Now),
+            ("wait=1.5", Now),
+            ("wait=x", Now),
+            ("waits=1", Now),
+            ("", Now),
+        ] {
+            assert_eq!(interest("GET", &[("prefer", value)]), expected, "{value}");
+            assert_eq!(interest("HEAD", &[("prefer", value)]), expected, "{value}");
+            assert_eq!(interest("POST", &[("prefer", value)]), Now, "{value}");
+        }
+        assert_eq!(interest("GET", &[("prefer", "a"), ("prefer", "wait=3")]), wait(3));
+        let long = format!("{}, wait=3", "a".repeat(super::MAX_LENGTH));
+        assert_eq!(interest("GET", &[("prefer", &long)]), Now);
+    }
+
+    #[test]
+    fn a_stream_is_sent_to_clients_that_prefer_it() {
+        for (accept, is_stream) in [
+            ("text/event-stream", true),
+            ("Text/Event-Stream", true),
+            ("text/event-stream, */*;q=0.1", true),
+            ("application/json, text/event-stream", true),
+            ("application/json;q=0.9, text/event-stream;q=0.8", false),
+            ("text/event-stream;q=0", false),
+            ("text/event-stream;q=0.001", true),
+            ("text/event-stream;q=2", false),
+            ("text/*", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            let expected = if is_stream { Stream { patches: false } } else { Now };
+            assert_eq!(interest("GET", &[("accept", accept)]), expected, "{accept}");
+            assert_eq!(interest("HEAD", &[("accept", accept)]), Now, "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_stream_has_patches_if_the_client_prefers_them() {
+        let accept = ("accept", "text/event-stream");
+        for (prefer, patches) in
+            [("patch", true), ("wait=1, Patch", true), ("patch=1", false), ("patches", false)]
+        {
+            let expected = Stream { patches };
+            assert_eq!(interest("GET", &[accept, ("prefer", prefer)]), expected, "{prefer}");
+        }
+    }
+}

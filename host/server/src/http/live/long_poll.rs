@@ -1,0 +1,60 @@
+//! A request that gets its response when that differs from the one that the client has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Request;
+use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, VARY};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::content::Content;
+use super::resolve::Outcome;
+use super::waiter::Waiter;
+use crate::cache::RecordedResponse;
+use crate::http::reply;
+
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+/// Waits for a response that the client does not have. Returns `None` if there is none in time.
+pub(in crate::http) async fn long_poll(
+    mut waiter: Waiter,
+    wait: Duration,
+    request: &Request<()>,
+) -> Option<Outcome> {
+    // Clients that began to wait together do not return together.
+    let deadline = Instant::now() + wait.mul_f64(1.0 - fastrand::f64() / 16.0);
+    let mut version = waiter.newest().await;
+    loop {
+        match version.content() {
+            Content::Response(response) if has(request, response).await => {}
+            Content::Response(response) => return Some(Ok(Arc::clone(response))),
+            Content::Error(response) => return Some(Err(Arc::clone(response))),
+            Content::Moved => {}
+            Content::Ended(within) => {
+                sleep(within.mul_f64(fastrand::f64())).await;
+                return None;
+            }
+        }
+        version = timeout_at(deadline, waiter.next()).await.ok()?;
+    }
+}
+
+/// Returns whether the client of a request has a response already.
+pub(in crate::http) async fn has(request: &Request<()>, response: &RecordedResponse) -> bool {
+    if !response.status().is_success() {
+        return false;
+    }
+    let encoding = reply::encoding(response, request.headers());
+    let headers = &response.encoded(encoding).await.headers;
+    // Without a tag, no change could be noticed.
+    headers.contains_key(ETAG) && reply::is_known(headers, request)
+}
+
+/// Adds the headers of a response to a request that preferred to wait.
+pub(in crate::http) fn add_headers(headers: &mut HeaderMap, applied: Duration) {
+    let value = format!("wait={}", applied.as_secs());
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.insert(PREFERENCE_APPLIED, value);
+    }
+    headers.append(VARY, HeaderValue::from_static("prefer"));
+}

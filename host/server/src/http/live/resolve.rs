@@ -1,0 +1,77 @@
+//! The current response to a request.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use bytes::Bytes;
+use hyper::http::uri::PathAndQuery;
+use relayer_rest_sandbox::GuestRequest;
+use relayer_rest_state::StateReader;
+
+use crate::cache::{RecordedResponse, RequestRef};
+use crate::http::error::HostError;
+use crate::http::report;
+use crate::registry::{ActiveModule, Found, Mount, Registry, Responded};
+
+/// The module's response, or the host's if the module gave none.
+pub(in crate::http) type Outcome = Result<Arc<RecordedResponse>, Arc<hyper::Response<Bytes>>>;
+
+/// The response to a request, and the module that gave it.
+pub(in crate::http) struct Answer {
+    pub(in crate::http) mount: Arc<Mount>,
+    /// The module; none if the mount has none.
+    pub(in crate::http) active: Option<Arc<ActiveModule>>,
+    pub(in crate::http) outcome: Outcome,
+}
+
+impl Answer {
+    /// Returns whether the module is still the active one of its mount.
+    pub(super) fn is_current(&self, registry: &Registry, path: &str) -> bool {
+        let mounts = registry.now();
+        let active = self.mount.active();
+        Arc::ptr_eq(mounts.route(path), &self.mount)
+            && match (&active, &self.active) {
+                (Some(active), Some(own)) => Arc::ptr_eq(active, own),
+                (None, None) => true,
+                _ => false,
+            }
+    }
+}
+
+/// Returns the current answer to a request, whose target is that of the client.
+pub(super) async fn resolve(
+    registry: &Registry,
+    state: &StateReader,
+    request: &GuestRequest,
+) -> Answer {
+    let mount = Arc::clone(registry.now().route(request.target.path()));
+    let found = {
+        let Some(active) = mount.active() else {
+            let response = HostError::without_module(&mount).response();
+            return Answer { mount, active: None, outcome: Err(Arc::new(response)) };
+        };
+        let own = mount.path().strip_prefix(request.target.as_str());
+        let target = PathAndQuery::try_from(&*own).unwrap_or(PathAndQuery::from_static("/"));
+        let request = Arc::new(GuestRequest { target, ..request.clone() });
+        let snapshot = state.peek();
+        match mount.find(active, RequestRef::from(&*request), &snapshot) {
+            Ok(Found { active, hit }) => Ok((Guard::into_inner(active), hit.into_shared())),
+            Err(uncached) => Err((request, uncached)),
+        }
+    };
+    let (request, uncached) = match found {
+        Ok((active, response)) => {
+            return Answer { mount, active: Some(active), outcome: Ok(response) };
+        }
+        Err(missed) => missed,
+    };
+    match mount.run(request, uncached, state).await {
+        Ok(Responded { active, response }) => {
+            Answer { mount, active: Some(active), outcome: Ok(response) }
+        }
+        Err(error) => {
+            let response = report::failure(&mount, &error);
+            Answer { mount, active: Some(error.active), outcome: Err(Arc::new(response)) }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The limit of runs a second.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Permits a number of runs each second, in bursts of at most a second's.
+pub(super) struct RunBudget {
+    interval: Duration,
+    /// The time at which the budget is full again.
+    full_at: Instant,
+}
+
+impl RunBudget {
+    pub(super) fn new(runs_per_second: u32) -> Self {
+        Self { interval: Duration::from_secs(1) / runs_per_second.max(1), full_at: Instant::now() }
+    }
+
+    /// Takes a run out of the budget, or returns when there is one.
+    pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
+        const BURST: Duration = Duration::from_secs(1);
+        let full_at = self.full_at.max(now) + self.interval;
+        if full_at > now + BURST {
+            return Err(full_at - BURST);
+        }
+        self.full_at = full_at;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Instant, RunBudget};
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_are_limited_to_a_number_each_second() {
+        let mut budget = RunBudget::new(10);
+        let now = Instant::now();
+        for _ in 0..10 {
+            assert_eq!(budget.take(now), Ok(()));
+        }
+        let next = now + Duration::from_millis(100);
+        assert_eq!(budget.take(now), Err(next));
+        assert_eq!(budget.take(next), Ok(()));
+        assert!(budget.take(next).is_err());
+        let later = now + Duration::from_secs(100);
+        assert!((0..10).all(|_| budget.take(later).is_ok()) && budget.take(later).is_err());
+    }
+}

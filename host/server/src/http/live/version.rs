@@ -1,0 +1,103 @@
+//! A version of a response, which all waiters of an entry share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::header::{ETAG, HeaderValue};
+use tokio::sync::OnceCell;
+
+use super::content::Content;
+use super::event;
+use super::patch;
+use super::tally::CountedBytes;
+use crate::response::background;
+
+/// The number of versions from which a version can have patches. A client that skipped more of
+/// them is sent the whole body.
+const HISTORY: usize = 4;
+
+/// A version of a response.
+#[derive(Debug)]
+pub(in crate::http) struct Version {
+    pub(super) body: Arc<Body>,
+    /// The time since which no source has confirmed the values that it was derived from.
+    pub(super) stale_since: Option<Instant>,
+}
+
+/// The part of a version that is the same while it becomes stale.
+#[derive(Debug)]
+pub(super) struct Body {
+    /// The number of the version: later ones have larger numbers.
+    pub(super) number: u64,
+    pub(super) content: Content,
+    event: OnceLock<Bytes>,
+    /// Patches from versions before this one, each made once.
+    patches: Mutex<HashMap<u64, Arc<OnceCell<Option<Bytes>>>>>,
+    /// The versions before this one, the newest last, from which patches can be made.
+    before: Vec<(u64, Content)>,
+    _counted: Option<CountedBytes>,
+}
+
+impl Version {
+    /// Returns the content.
+    pub(in crate::http) fn content(&self) -> &Content {
+        &self.body.content
+    }
+}
+
+impl Body {
+    pub(super) fn new(
+        number: u64,
+        content: Content,
+        before: Vec<(u64, Content)>,
+        counted: Option<CountedBytes>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            content,
+            event: OnceLock::new(),
+            patches: Mutex::default(),
+            before,
+            _counted: counted,
+        })
+    }
+
+    /// Returns this version and those before it, from which the next one can have patches.
+    pub(super) fn history(&self) -> Vec<(u64, Content)> {
+        let skipped = (self.before.len() + 1).saturating_sub(HISTORY);
+        let before = self.before.iter().skip(skipped).cloned();
+        before.chain([(self.number, self.content.clone())]).collect()
+    }
+
+    /// Returns the entity tag, if it has one.
+    pub(super) fn etag(&self) -> Option<&HeaderValue> {
+        match &self.content {
+            Content::Response(response) => response.plain().headers.get(ETAG),
+            _ => None,
+        }
+    }
+
+    /// Returns the version as an event.
+    pub(super) fn event(&self) -> Bytes {
+        self.event.get_or_init(|| event::version(&self.content, self.etag())).clone()
+    }
+
+    /// Returns the difference to the version with this number as an event, if it is shorter
+    /// than half of the body. Each patch is made once, on a thread of a lower priority.
+    pub(super) async fn patch_from(&self, number: u64) -> Option<Bytes> {
+        let (_, before) = self.before.iter().find(|(before, _)| *before == number)?;
+        let (before, now) = (before.body()?.clone(), self.content.body()?.clone());
+        let cell = {
+            let mut patches = self.patches.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(patches.entry(number).or_default())
+        };
+        let etag = self.etag().cloned();
+        let make = move || {
+            let patch = patch::between(&before, &now)?;
+            (patch.len() < now.len() / 2).then(|| event::patch(&patch, etag.as_ref()))
+        };
+        cell.get_or_init(async || background::run(make).await.flatten()).await.clone()
+    }
+}

@@ -1,0 +1,97 @@
+//! A client that waits for the next version of a response.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch::Receiver;
+
+use super::client::Client;
+use super::content::Content;
+use super::entries::EntryId;
+use super::resolve::{Answer, resolve};
+use super::version::{Body, Version};
+use super::{Refusal, Shared};
+
+/// A client that waits until this is dropped.
+pub(in crate::http) struct Waiter {
+    shared: Arc<Shared>,
+    client: Client,
+    entry: EntryId,
+    versions: Receiver<Arc<Version>>,
+}
+
+impl Waiter {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        client: Client,
+        answer: Answer,
+    ) -> Result<Self, Refusal> {
+        shared.start_evaluator();
+        let (entry, versions) = shared.add(&client, answer)?;
+        Ok(Self { shared, client, entry, versions })
+    }
+
+    /// Returns the newest version.
+    pub(super) async fn newest(&mut self) -> Arc<Version> {
+        loop {
+            let version = Arc::clone(&self.versions.borrow_and_update());
+            match version.content() {
+                Content::Moved => {
+                    if let Err(ended) = self.move_on().await {
+                        return ended;
+                    }
+                }
+                _ => return version,
+            }
+        }
+    }
+
+    /// Waits for a newer version, and returns it.
+    pub(super) async fn next(&mut self) -> Arc<Version> {
+        // A move that was interrupted is repeated.
+        if !matches!(self.versions.borrow().content(), Content::Moved) {
+            // The sender is dropped with the entry, after its last waiter.
+            self.versions.changed().await.ok();
+        }
+        self.newest().await
+    }
+
+    /// Looks for the entry of the client's request. Returns the last version if there is no
+    /// room for it.
+    async fn move_on(&mut self) -> Result<(), Arc<Version>> {
+        let Shared { registry, state, .. } = &*self.shared;
+        let answer = resolve(registry, state, &self.client.request).await;
+        // It keeps its place until it has another one, but counts only once.
+        self.shared.entries().remove(self.entry, &self.client);
+        if let Ok((entry, versions)) = self.shared.add(&self.client, answer) {
+            self.entry = entry;
+            self.versions = versions;
+            return Ok(());
+        }
+        self.entry = EntryId::MAX;
+        let content = Content::Ended(Duration::ZERO);
+        let body = Body::new(u64::MAX, content, Vec::new(), None);
+        Err(Arc::new(Version { body, stale_since: None }))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.shared.entries().remove(self.entry, &self.client);
+    }
+}
+
+impl Shared {
+    fn add(
+        &self,
+        client: &Client,
+        answer: Answer,
+    ) -> Result<(EntryId, Receiver<Arc<Version>>), Refusal> {
+        let mut entries = self.entries();
+        entries.observe(&self.state.snapshot());
+        let added = entries.add(client, answer, &self.registry);
+        // It may be due at once.
+        self.due.notify_one();
+        added
+    }
+}

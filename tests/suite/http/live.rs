@@ -1,0 +1,436 @@
+//! Do clients that wait for a change get it, and only then?
+
+use std::time::{Duration, Instant};
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::DEFAULT_MODULE;
+use relayer_rest_host::state::{Object, Stale, StatePublisher, Worker};
+use relayer_rest_host::{HttpLimits, LiveLimits};
+use relayer_rest_tests::client::{Client, Response};
+use relayer_rest_tests::component;
+use relayer_rest_tests::events::Events;
+use relayer_rest_tests::server::{TestServer, any_dialect};
+use relayer_rest_tests::wait::{until, within};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+/// The longest preference to wait.
+const WAIT: (&str, &str) = ("prefer", "wait=300");
+
+/// Adds a worker with this id to the state.
+fn add_worker(publisher: &StatePublisher, id: u64) {
+    let object = Object::Wallet { chain_id: "ibc-0".into() };
+    publisher.update_state(|state| state.workers.push(Worker { id, object, data: None }));
+}
+
+/// Removes a chain, which also changes the list of chains.
+fn remove_chain(publisher: &StatePublisher) {
+    let snapshot = publisher.reader().snapshot();
+    let first = snapshot.chain_ids().value().as_ref().unwrap()[0].clone();
+    publisher.remove_chain(&first);
+}
+
+async fn waiters(server: &TestServer, count: u64) {
+    until("clients wait", || server.live.status().waiters == count).await;
+}
+
+/// Sends a request that waits for another response than the current one.
+async fn wait_for_change(mut client: Client, path: &'static str) -> JoinHandle<Response> {
+    let etag = client.get(path).await.header("etag").to_owned();
+    tokio::spawn(async move {
+        client.request_with("GET", path, &[("if-none-match", &etag), WAIT]).await
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_waits_until_its_response_differs() {
+    let server = TestServer::start().await;
+    for (number, client) in
+        [Client::http1(server.address).await, Client::http2(server.address).await]
+            .into_iter()
+            .enumerate()
+    {
+        let waiting = wait_for_change(client, "/state").await;
+        waiters(&server, 1).await;
+        assert!(!waiting.is_finished());
+        add_worker(&server.publisher, 1_000 + number as u64);
+        let response = within("the change", waiting).await.unwrap();
+        let now = server.get("/state").await;
+        assert_eq!((response.status, &response.body), (now.status, &now.body));
+        assert_eq!(response.header("etag"), now.header("etag"));
+        assert_eq!(response.header("preference-applied"), "wait=300");
+        let vary: Vec<_> = response.headers.get_all("vary").iter().collect();
+        assert!(vary.iter().any(|name| *name == "prefer"), "{vary:?}");
+        waiters(&server, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_waits_gets_304_when_the_time_is_over() {
+    // Neither counts as idle.
+    let http = HttpLimits { idle: Duration::from_secs(1), ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let mut client = server.connect().await;
+    let etag = client.get("/state").await.header("etag").to_owned();
+    let start = Instant::now();
+    let headers = [("if-none-match", &*etag), ("prefer", "wait=4")];
+    let response = client.request_with("GET", "/state", &headers).await;
+    assert_eq!((response.status.as_u16(), response.body.len()), (304, 0));
+    assert_eq!(response.header("preference-applied"), "wait=4");
+    // Up to a sixteenth less.
+    assert!(start.elapsed() >= Duration::from_millis(3_750), "{:?}", start.elapsed());
+    let zero = [("if-none-match", &*etag), ("prefer", "wait=0")];
+    assert_eq!(client.request_with("GET", "/state", &zero).await.status, 304);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_has_nothing_to_wait_for_gets_its_response_at_once() {
+    let server = TestServer::start().await;
+    let mut client = server.connect().await;
+    let etag = client.get("/state").await.header("etag").to_owned();
+    for (method, path, headers, status) in [
+        ("GET", "/state", &[WAIT][..], 200),
+        ("GET", "/state", &[WAIT, ("if-none-match", "\"other\"")], 200),
+        ("GET", "/chain/absent", &[WAIT, ("if-none-match", "*")], 404),
+        ("GET", "/state", &[("if-none-match", &*etag), ("prefer", "wait=x")], 304),
+        ("POST", "/state", &[("if-none-match", &*etag), WAIT], 405),
+    ] {
+        let request = client.request_with(method, path, headers);
+        let response = within("a response", request).await;
+        assert_eq!(response.status, status, "{method} {path} {headers:?}");
+        let is_applied = response.headers.contains_key("preference-applied");
+        assert_eq!(is_applied, headers.contains(&WAIT) && method == "GET", "{headers:?}");
+    }
+    assert_eq!(server.live.status().runs, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publication_runs_the_module_once_for_each_response_that_read_a_change() {
+    let server = TestServer::start().await;
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        waiting.push(wait_for_change(server.connect().await, "/state").await);
+        waiting.push(wait_for_change(server.connect().await, "/chains").await);
+    }
+    waiters(&server, 40).await;
+    assert_eq!((server.live.status().entries, server.live.status().runs), (2, 0));
+    for _ in 0..100 {
+        // Nothing of this is read.
+        server.publisher.set_components(Vec::new());
+        server.publisher.set_telemetry(Vec::new(), std::time::SystemTime::now());
+    }
+    remove_chain(&server.publisher);
+    for _ in 0..20 {
+        let response = within("the change", waiting.remove(1)).await.unwrap();
+        assert_eq!(response.status, 200);
+        if waiting.len() > 20 {
+            waiting.rotate_left(1);
+        }
+    }
+    assert!(waiting.iter().all(|request| !request.is_finished()));
+    assert_eq!(server.live.status().runs, 1);
+    add_worker(&server.publisher, 1_000);
+    for request in waiting {
+        assert_eq!(within("the change", request).await.unwrap().status, 200);
+    }
+    assert_eq!(server.live.status().runs, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_has_each_version_as_an_event() {
+    let server = TestServer::start().await;
+    for mut client in [Client::http1(server.address).await, Client::http2(server.address).await] {
+        let mut events = Events::open(&mut client, "/state", &[]).await;
+        assert_eq!(events.headers["cache-control"], "no-cache, no-transform");
+        assert_eq!(events.headers["x-accel-buffering"], "no");
+        assert!(events.headers.contains_key("x-request-id"));
+        let mut id = 1_000;
+        for _ in 0..5 {
+            let event = events.next().await.unwrap();
+            let now = server.get("/state").await;
+            assert_eq!((&*event.name, &*event.data), ("change", now.text()));
+            assert_eq!(event.id.as_deref(), Some(now.header("etag")));
+            add_worker(&server.publisher, id);
+            id += 1;
+        }
+        drop((events, client));
+        waiters(&server, 0).await;
+        server.publisher.update_state(|state| state.workers.retain(|worker| worker.id < 1_000));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_continues_after_the_last_event_that_the_client_has() {
+    let server = TestServer::start().await;
+    let mut client = server.connect().await;
+    let before = server.get("/state").await;
+    let last = [("last-event-id", before.header("etag"))];
+    let mut events = Events::open(&mut client, "/state", &last).await;
+    // The client learns immediately that it is connected.
+    assert_eq!(within("a comment", events.next_block()).await.as_deref(), Some(":"));
+    add_worker(&server.publisher, 1_000);
+    let event = events.next().await.unwrap();
+    assert_eq!(event.data, server.get("/state").await.text());
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &last).await;
+    assert_eq!(events.next().await.unwrap(), event);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_text_is_sent_as_events_and_an_error_of_the_client_as_it_is() {
+    let server = TestServer::start().await;
+    let accept = [("accept", "text/event-stream")];
+    let mut client = server.connect().await;
+    let absent = client.request_with("GET", "/chain/absent", &accept).await;
+    assert_eq!((absent.status.as_u16(), absent.header("content-type")), (404, "application/json"));
+    let head = client.request_with("HEAD", "/state", &accept).await;
+    assert_eq!(head.header("content-type"), "application/json");
+    for (kind, body) in [("image/png", &b"a"[..]), ("text/plain", b"\xff")] {
+        let component = component::of_response(200, &[("content-type", kind.as_bytes())], body);
+        server.swap(component).await;
+        let response = client.request_with("GET", "/", &accept).await;
+        let msg =
+            "the response is not text, which events are; request it without text/event-stream";
+        response.check_error(406, "NotAcceptable", msg);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_an_event_and_ends_no_stream() {
+    let server = TestServer::builder().without_state().start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    let failed = events.next().await.unwrap();
+    assert_eq!((&*failed.name, failed.id.as_deref()), ("failed", None));
+    assert_eq!(failed.json()["status"], 503);
+    assert_eq!(failed.json()["body"]["status"], "error");
+    add_worker(&server.publisher, 1);
+    assert_eq!(events.next().await.unwrap().data, server.get("/state").await.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_tells_that_its_state_is_stale() {
+    let server = TestServer::start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    assert_eq!(events.next().await.unwrap().name, "change");
+    let since = Instant::now().checked_sub(Duration::from_secs(7)).unwrap();
+    server.publisher.set_stale(Some(Stale { since, chains: false }));
+    let stale = events.next().await.unwrap();
+    assert_eq!(stale.name, "stale");
+    assert!(stale.json()["age"].as_u64().unwrap() >= 7, "{stale:?}");
+    server.publisher.set_stale(None);
+    assert_eq!(events.next().await.unwrap().name, "confirmed");
+    // No module was run for this.
+    assert_eq!(server.live.status().runs, 0);
+}
+
+/// Applies a patch of an event to a document.
+fn apply(document: &mut Value, patch: Value) {
+    if patch.is_array() {
+        let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+        json_patch::patch(document, &patch).unwrap();
+    } else {
+        json_patch::merge(document, &patch);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_has_patches_if_the_client_prefers_them() {
+    let server = TestServer::start().await;
+    (0..300).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    let mut client = server.connect().await;
+    let mut other = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[("prefer", "patch")]).await;
+    let mut whole = Events::open(&mut other, "/state", &[]).await;
+    let mut document = events.next().await.unwrap().json();
+    assert_eq!(whole.next().await.unwrap().json(), document);
+    for id in [10_300, 9_999, 10_150] {
+        server.publisher.update_state(|state| {
+            if state.workers.iter().any(|worker| worker.id == id) {
+                state.workers.retain(|worker| worker.id != id);
+            } else {
+                let object = Object::Wallet { chain_id: "ibc-0".into() };
+                state.workers.push(Worker { id, object, data: None });
+            }
+        });
+        let event = events.next().await.unwrap();
+        let body = server.get("/state").await;
+        assert_eq!((&*event.name, event.id.as_deref()), ("patch", Some(body.header("etag"))));
+        assert!(event.data.len() < body.body.len() / 20, "{}", event.data);
+        apply(&mut document, event.json());
+        assert_eq!(document, serde_json::from_slice::<Value>(&body.body).unwrap());
+        assert_eq!(whole.next().await.unwrap().json(), document);
+    }
+    // A patch that is not much shorter than the body is not sent.
+    server.publisher.update_state(|state| state.workers.clear());
+    let event = events.next().await.unwrap();
+    assert_eq!((&*event.name, event.json()), ("change", whole.next().await.unwrap().json()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swap_wakes_clients_only_if_their_response_differs() {
+    let server = TestServer::start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    assert_eq!(events.next().await.unwrap().name, "change");
+    let other = component::noted(DEFAULT_MODULE, "another");
+    assert!(server.swap_as(any_dialect(other)).await.is_accepted());
+    until("the new module runs", || server.live.status().runs == 1).await;
+    until("the response is the same", || server.live.status().unchanged_runs == 1).await;
+    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    assert!(server.swap(component::of_response(200, text, b"new")).await.is_accepted());
+    let event = events.next().await.unwrap();
+    assert_eq!((&*event.name, &*event.data), ("change", "new"));
+}
+
+/// The requests of an entry may read other headers after a swap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_get_responses_of_their_own_when_a_module_begins_to_tell_them_apart() {
+    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    let same = component::of_response(200, text, b"same");
+    let server = TestServer::builder().component(&same).start().await;
+    let mut streams = Vec::new();
+    for query in ["/a?1", "/a?2", "/a?3"] {
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, query, &[]).await;
+        assert_eq!(events.next().await.unwrap().data, "same");
+        streams.push((client, events));
+    }
+    assert_eq!(server.live.status().entries, 1);
+    assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
+    // Its responses have no type, so that they are no text: but the stream has begun.
+    for (number, (_, events)) in streams.iter_mut().enumerate() {
+        assert_eq!(events.next().await.unwrap().data, (number + 1).to_string());
+    }
+    until("each has its own", || server.live.status().entries == 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_end_at_shutdown_within_the_grace_period() {
+    let grace = Duration::from_secs(8);
+    let server = TestServer::builder().grace(grace).start().await;
+    let polling = wait_for_change(server.connect().await, "/state").await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    assert_eq!(events.next().await.unwrap().name, "change");
+    waiters(&server, 2).await;
+    let stopped = server.stop();
+    assert_eq!(within("the last event", events.next()).await, None);
+    assert!(events.retry.is_some_and(|time| (500..=3_000).contains(&time)), "{:?}", events.retry);
+    assert_eq!(within("the end of the wait", polling).await.unwrap().status, 304);
+    within("the end of the server", stopped).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_limit_refuses_the_client_that_exceeds_it() {
+    let limits = LiveLimits::default;
+    for (name, live) in [
+        ("waiters", LiveLimits { waiters: 1, ..limits() }),
+        ("waiters-per-peer", LiveLimits { waiters_per_peer: 1, ..limits() }),
+        ("waiters-per-mount", LiveLimits { waiters_per_mount: 1, ..limits() }),
+        ("entries", LiveLimits { entries: 1, ..limits() }),
+        ("memory", LiveLimits { memory: ByteSize::b(300), ..limits() }),
+    ] {
+        let server = TestServer::builder().live(live).start().await;
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, "/version", &[]).await;
+        assert_eq!(events.next().await.unwrap().name, "change", "{name}");
+        let mut other = server.connect().await;
+        let accept = [("accept", "text/event-stream")];
+        let refused = other.request_with("GET", "/state", &accept).await;
+        let msg = "too many requests are being handled; try again";
+        refused.check_error(503, "Overloaded", msg);
+        assert!(refused.headers.contains_key("retry-after"), "{name}");
+        assert_eq!(server.live.status().refused, 1, "{name}");
+        let etag = other.get("/state").await.header("etag").to_owned();
+        let wait = [("if-none-match", &*etag), WAIT];
+        let refused = other.request_with("GET", "/state", &wait).await;
+        refused.check_error(503, "Overloaded", msg);
+        // There is room again.
+        drop((client, events));
+        waiters(&server, 0).await;
+        Events::open(&mut other, "/version", &[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_publications_is_one_change() {
+    let min_interval = Duration::from_millis(300);
+    let live = LiveLimits { min_interval, ..LiveLimits::default() };
+    let server = TestServer::builder().live(live).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    let start = Instant::now();
+    (0..1_000).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    let last = server.get("/state").await;
+    let mut count = 0;
+    while events.next().await.unwrap().data != last.text() {
+        count += 1;
+    }
+    let most = start.elapsed().div_duration_f64(min_interval) + 2.0;
+    assert!(f64::from(count) <= most, "{count} events");
+    assert!(server.live.status().runs as f64 <= most, "{:?}", server.live.status());
+}
+
+/// A client that does not read is sent the newest state when it does, and none between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_client_skips_states() {
+    const COUNT: u64 = 200;
+    let live = LiveLimits { min_interval: Duration::from_millis(1), ..LiveLimits::default() };
+    let server = TestServer::builder().live(live).start().await;
+    (0..5_000).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    let mut slow = server.connect().await;
+    let mut slow = Events::open(&mut slow, "/state", &[]).await;
+    let mut fast = server.connect().await;
+    let mut fast = Events::open(&mut fast, "/state", &[]).await;
+    for id in 0..COUNT {
+        let before = fast.next().await.unwrap();
+        add_worker(&server.publisher, 1_000 + id);
+        assert_ne!(before.data, "");
+    }
+    let last = server.get("/state").await;
+    while fast.next().await.unwrap().data != last.text() {}
+    let mut count = 1;
+    while slow.next().await.unwrap().data != last.text() {
+        count += 1;
+    }
+    // What the system has buffered.
+    assert!(count < COUNT / 2, "{count} of {COUNT}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_waiting_clients_are_evicted_last() {
+    let http = HttpLimits { connections: 2, ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let mut waiting = server.connect().await;
+    let mut events = Events::open(&mut waiting, "/state", &[]).await;
+    assert_eq!(events.next().await.unwrap().name, "change");
+    let mut idle = server.connect().await;
+    idle.get("/version").await;
+    let mut new = server.connect().await;
+    assert_eq!(new.get("/version").await.status, 200);
+    idle.closed().await;
+    add_worker(&server.publisher, 1_000);
+    assert_eq!(events.next().await.unwrap().name, "change");
+    // Nothing else is left to evict.
+    let mut other = Events::open(&mut new, "/chains", &[]).await;
+    assert_eq!(other.next().await.unwrap().name, "change");
+    assert_eq!(server.get("/version").await.status, 200);
+    until("one stream is closed", || server.live.status().waiters == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_gone_does_not_wait() {
+    let server = TestServer::start().await;
+    let mut client = server.connect().await;
+    let events = Events::open(&mut client, "/state", &[]).await;
+    let polling = wait_for_change(server.connect().await, "/chains").await;
+    waiters(&server, 2).await;
+    assert!(server.live.status().bytes > 0);
+    polling.abort();
+    drop((client, events));
+    waiters(&server, 0).await;
+    let status = server.live.status();
+    assert_eq!((status.entries, status.bytes), (0, 0), "{:?}", json!(status));
+}
