@@ -122,10 +122,8 @@ async fn serve(
         // The running server serves meanwhile.
         waits: is_takeover,
     };
-    let executor = match &sources.upstream {
-        Some(upstream) => Some(upstream.commands().map_err(ServeError::Start)?),
-        None => None,
-    };
+    let executor = sources.upstream.as_ref().map(Upstream::commands).transpose();
+    let executor = executor.map_err(ServeError::Start)?;
     let commands = Arc::new(Commands::new(&config.commands, executor)?);
     let state = publisher.reader();
     let modules = tokio::select! {
