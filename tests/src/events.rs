@@ -79,9 +79,9 @@ impl Events {
     /// Panics if the stream ends within a block.
     pub async fn next_block(&mut self) -> Option<String> {
         loop {
-            if let Some((block, rest)) = self.unread.split_once("\n\n") {
-                let block = block.to_owned();
-                self.unread = rest.to_owned();
+            if let Some(end) = self.unread.find("\n\n") {
+                let block = self.unread[..end].to_owned();
+                self.unread.drain(..end + 2);
                 return Some(block);
             }
             let Some(frame) = self.body.frame().await else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::Guard;
-use futures_util::future::Either;
+use futures_util::future::{BoxFuture, Either};
 use hyper::header::HeaderMap;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
@@ -246,7 +246,9 @@ impl Service {
                 // The wait is no time that the request took.
                 served = start.map(|start| start.elapsed());
                 // Boxed, because it is rare, and enlarges the future of each request.
-                Box::pin(self.wait(waiting, answer, &request, &id)).await
+                let response: BoxFuture<'_, HttpResponse> =
+                    Box::pin(self.wait(waiting, answer, &request, &id));
+                response.await
             };
             (active, response, origin)
         };
