@@ -9,6 +9,7 @@ mod forwarded;
 mod limits;
 mod listeners;
 mod live;
+mod live_model;
 mod memory;
 mod openapi;
 mod protocol;

@@ -224,7 +224,7 @@ async fn a_stream_tells_that_its_state_is_stale() {
 }
 
 /// Applies a patch of an event to a document.
-fn apply(document: &mut Value, patch: Value) {
+pub(crate) fn apply(document: &mut Value, patch: Value) {
     if patch.is_array() {
         let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
         json_patch::patch(document, &patch).unwrap();

@@ -85,6 +85,8 @@ pub(super) enum Refusal {
     Overloaded,
     /// The server shuts down.
     Ending,
+    /// The answer is of a module that is not active any more.
+    Outdated,
 }
 
 impl Live {
@@ -113,8 +115,8 @@ impl Live {
     ///
     /// # Errors
     /// Returns an error if it cannot wait.
-    pub(super) fn wait(&self, client: Client, answer: Answer) -> Result<Waiter, Refusal> {
-        Waiter::new(Arc::clone(&self.0), client, answer)
+    pub(super) async fn wait(&self, client: Client, answer: Answer) -> Result<Waiter, Refusal> {
+        Waiter::new(Arc::clone(&self.0), client, answer).await
     }
 
     /// Ends all waits within this time. Each one ends at a random moment, so that the clients

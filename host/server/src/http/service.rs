@@ -308,15 +308,15 @@ impl Service {
                     }
                     Err(NoStream::Response) => return self.reply(&answer.outcome, request).await,
                 };
-                let body = match self.live.wait(client(), answer) {
+                let body = match self.live.wait(client(), answer).await {
                     Ok(waiter) => {
                         admitted.complete();
                         Outgoing::events(EventStream::new(waiter, patches, request.headers()))
                     }
-                    Err(live::Refusal::Overloaded) => {
+                    Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended()),
+                    Err(live::Refusal::Overloaded | live::Refusal::Outdated) => {
                         return reply::host_error(&HostError::Overloaded, request);
                     }
-                    Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended()),
                 };
                 let mut response = HttpResponse::new(body);
                 *response.headers_mut() = headers;
@@ -330,15 +330,15 @@ impl Service {
                     && has(request, response).await
                 {
                     let _waiting = admitted.wait();
-                    match self.live.wait(client(), answer) {
+                    match self.live.wait(client(), answer).await {
                         Ok(waiter) => {
                             let changed = long_poll(waiter, wait, request).await;
                             outcome = changed.unwrap_or(outcome);
                         }
-                        Err(live::Refusal::Overloaded) => {
+                        Err(live::Refusal::Ending) => {}
+                        Err(live::Refusal::Overloaded | live::Refusal::Outdated) => {
                             return reply::host_error(&HostError::Overloaded, request);
                         }
-                        Err(live::Refusal::Ending) => {}
                     }
                 } else {
                     admitted.complete();

@@ -107,7 +107,8 @@ impl Entries {
         }
     }
 
-    /// Adds a waiter for the next version of this answer.
+    /// Adds a waiter for the next version of this answer, which must be of the active module:
+    /// the version that the client is sent first is never older.
     pub(super) fn add(
         &mut self,
         client: &Client,
@@ -116,6 +117,9 @@ impl Entries {
     ) -> Result<(EntryId, watch::Receiver<Arc<Version>>), Refusal> {
         if self.ending.is_some() {
             return Err(Refusal::Ending);
+        }
+        if !answer.is_current(registry, client.request.target.path()) {
+            return Err(Refusal::Outdated);
         }
         let key = Key::new(&client.request, &answer);
         let mount = answer.mount.path().clone();
@@ -304,19 +308,11 @@ impl Entries {
         Ok(id)
     }
 
-    /// Publishes an answer as the next version, if it is newer than the present one and
-    /// clients can tell the two apart.
+    /// Publishes an answer of the active module as the next version, if it is newer than the
+    /// present one and clients can tell the two apart.
     fn offer(&mut self, id: EntryId, answer: Answer, registry: &Registry) {
         let Some(entry) = self.by_id.get_mut(&id) else { return };
-        let path = entry.path();
-        let is_of_same_module = entry.answer.is_current(registry, path);
-        if !answer.is_current(registry, path) {
-            if !is_of_same_module {
-                self.schedule(id, Duration::ZERO);
-            }
-            return;
-        }
-        if is_of_same_module
+        if entry.answer.is_current(registry, entry.path())
             && let (Ok(before), Ok(now)) = (&entry.answer.outcome, &answer.outcome)
             && now.generation() < before.generation()
         {

@@ -12,6 +12,9 @@ use super::resolve::{Answer, resolve};
 use super::version::{Body, Version};
 use super::{Refusal, Shared};
 
+/// The maximum number of answers that a client asks for while modules are activated.
+const MAX_TRIES: u32 = 10;
+
 /// A client that waits until this is dropped.
 pub(in crate::http) struct Waiter {
     shared: Arc<Shared>,
@@ -21,13 +24,13 @@ pub(in crate::http) struct Waiter {
 }
 
 impl Waiter {
-    pub(super) fn new(
+    pub(super) async fn new(
         shared: Arc<Shared>,
         client: Client,
         answer: Answer,
     ) -> Result<Self, Refusal> {
         shared.start_evaluator();
-        let (entry, versions) = shared.add(&client, answer)?;
+        let (entry, versions) = shared.join(&client, answer).await?;
         Ok(Self { shared, client, entry, versions })
     }
 
@@ -61,14 +64,14 @@ impl Waiter {
     async fn move_on(&mut self) -> Result<(), Arc<Version>> {
         let Shared { registry, state, .. } = &*self.shared;
         let answer = resolve(registry, state, &self.client.request).await;
-        // It keeps its place until it has another one, but counts only once.
+        // It counts only once.
         self.shared.entries().remove(self.entry, &self.client);
-        if let Ok((entry, versions)) = self.shared.add(&self.client, answer) {
+        self.entry = EntryId::MAX;
+        if let Ok((entry, versions)) = self.shared.join(&self.client, answer).await {
             self.entry = entry;
             self.versions = versions;
             return Ok(());
         }
-        self.entry = EntryId::MAX;
         let content = Content::Ended(Duration::ZERO);
         let body = Body::new(u64::MAX, content, Vec::new(), None);
         Err(Arc::new(Version { body, stale_since: None }))
@@ -82,6 +85,22 @@ impl Drop for Waiter {
 }
 
 impl Shared {
+    /// Adds a waiter, whose answer is asked for again if another module was activated meanwhile.
+    async fn join(
+        &self,
+        client: &Client,
+        mut answer: Answer,
+    ) -> Result<(EntryId, Receiver<Arc<Version>>), Refusal> {
+        for _ in 0..MAX_TRIES {
+            match self.add(client, answer) {
+                Err(Refusal::Outdated) => {}
+                added => return added,
+            }
+            answer = resolve(&self.registry, &self.state, &client.request).await;
+        }
+        Err(Refusal::Overloaded)
+    }
+
     fn add(
         &self,
         client: &Client,
