@@ -34,7 +34,7 @@ impl Events {
     ///
     /// # Panics
     ///
-    /// Panics if the response is no stream.
+    /// Panics if the response is not a stream.
     pub async fn open(client: &mut Client, path: &str, headers: &[(&str, &str)]) -> Self {
         let headers = [&[("accept", "text/event-stream")], headers].concat();
         let begin = client.begin("GET", path, &headers);
@@ -99,7 +99,7 @@ impl Event {
     ///
     /// # Panics
     ///
-    /// Panics if it is no JSON.
+    /// Panics if it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.data).unwrap()

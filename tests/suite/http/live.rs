@@ -297,7 +297,7 @@ async fn clients_get_responses_of_their_own_when_a_module_begins_to_tell_them_ap
     }
     assert_eq!(server.live.status().entries, 1);
     assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
-    // Its responses have no type, so that they are no text: but the stream has begun.
+    // Its responses have no type, but the streams have begun.
     for (number, (_, events)) in streams.iter_mut().enumerate() {
         assert_eq!(events.next().await.unwrap().data, (number + 1).to_string());
     }
@@ -393,7 +393,7 @@ async fn a_slow_client_skips_states() {
     while slow.next().await.unwrap().data != last.text() {
         count += 1;
     }
-    // What the system has buffered.
+    // The system has buffered this many.
     assert!(count < COUNT / 2, "{count} of {COUNT}");
 }
 

@@ -1,4 +1,4 @@
-//! Does each client see states in their order, each once, and the last one, whatever happens?
+//! Does each client see states in their order, each once, and the last one?
 //!
 //! Clients of all kinds follow numbered states, while states are published, modules and mounts
 //! are replaced, and clients disconnect. `LIVE_STEPS=100000` makes the run longer, and `LIVE_SEED`
@@ -65,7 +65,7 @@ impl Follower {
     async fn stream(mut self, patches: bool) {
         let mut seen = None;
         let mut tag = None::<String>;
-        // A patch after the connection was lost applies to what the client has.
+        // A patch after the connection was lost applies to the client's document.
         let mut document = None;
         while !self.is_last(seen) {
             let mut client = self.connect().await;

@@ -10,7 +10,7 @@ use tokio::sync::watch::Receiver;
 
 use crate::registry::Registry;
 
-/// What has changed.
+/// A kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     State,

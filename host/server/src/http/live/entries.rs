@@ -68,7 +68,7 @@ struct Entry {
     backoff: Backoff,
 }
 
-/// Whether the response of an entry is to be evaluated.
+/// Whether the response of an entry must be evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Evaluation {
     /// The response is current.

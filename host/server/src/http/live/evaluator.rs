@@ -1,6 +1,6 @@
 //! Runs the modules of entries whose values changed, on a thread of its own.
 //!
-//! The thread has a lower priority than those that serve requests. A request that joins such
+//! The thread has a lower priority than the threads of sockets. A request that joins such
 //! a run waits for it, which it would otherwise have to make itself.
 
 use std::sync::Arc;

@@ -172,7 +172,7 @@ impl StreamConnection {
 pub(in crate::http) enum NoStream {
     /// Its body is not text.
     NotText,
-    /// It is neither a success nor a failure that may pass: it is sent as it is.
+    /// It is neither a success nor a failure that may pass, and is sent unchanged.
     Response,
 }
 

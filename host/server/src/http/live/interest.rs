@@ -10,7 +10,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The maximum number of bytes of a header that are read: each request reads them.
 const MAX_LENGTH: usize = 1 << 10;
 
-/// What a request wants to be sent.
+/// The responses that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Interest {
     /// The current response.
@@ -22,7 +22,7 @@ pub(in crate::http) enum Interest {
 }
 
 impl Interest {
-    /// Returns what a request wants.
+    /// Returns the interest of a request.
     pub(in crate::http) fn of<B>(request: &Request<B>) -> Self {
         let headers = request.headers();
         let is_get = *request.method() == Method::GET;

@@ -14,8 +14,8 @@ pub(super) struct Key(Box<[u8]>);
 struct Parts(Vec<u8>);
 
 impl Key {
-    /// Returns the key of a request with this answer: the mount, the path, and what the module
-    /// read of the request. If that is not known, it is the whole request, except for the headers
+    /// Returns the key of a request with this answer: the mount, the path, and the parts that
+    /// the module read. If that is not known, it is the whole request, except for the headers
     /// that tell equal requests apart.
     pub(super) fn new(request: &GuestRequest, answer: &Answer) -> Self {
         let mut parts = Parts::default();

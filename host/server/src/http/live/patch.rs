@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 /// The numbers that a floating-point number represents exactly end here.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Returns the patch from a document to another one; `None` if one of them is no JSON, or has
+/// Returns the patch from a document to another one; `None` if one of them is not JSON, or has
 /// numbers that cannot be compared.
 pub(super) fn between(before: &[u8], now: &[u8]) -> Option<String> {
     let before: Value = serde_json::from_slice(before).ok()?;
@@ -76,7 +76,7 @@ impl Operations {
         }
     }
 
-    /// Adds the difference of two arrays: of what is between their equal starts and ends.
+    /// Adds the difference of two arrays between their equal starts and ends.
     fn add_difference_of_arrays(&mut self, before: &[Value], now: &[Value]) {
         let start = before.iter().zip(now).take_while(|(before, now)| before == now).count();
         let (before, now) = (&before[start..], &now[start..]);
@@ -90,7 +90,7 @@ impl Operations {
         for (place, value) in now.iter().enumerate().skip(both) {
             self.at(&(start + place).to_string(), |this| this.add("add", Some(value)));
         }
-        // Those that follow move to this place.
+        // The items after it move to this place.
         for _ in both..before.len() {
             self.at(&(start + both).to_string(), |this| this.add("remove", None));
         }

@@ -59,8 +59,8 @@ impl Waiter {
         self.newest().await
     }
 
-    /// Looks for the entry of the client's request. Returns the last version if there is no
-    /// room for it.
+    /// Looks for the entry of the client's request. Returns the last version if the limits leave
+    /// no room for it.
     async fn move_on(&mut self) -> Result<(), Arc<Version>> {
         let Shared { registry, state, .. } = &*self.shared;
         let answer = resolve(registry, state, &self.client.request).await;
