@@ -207,6 +207,38 @@ async fn a_failure_is_an_event_and_ends_no_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_fails_is_repeated_after_a_time() {
+    let server = TestServer::builder().component(&component::that_traps_at_a_header(1));
+    let server = server.start().await;
+    let start = Instant::now();
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/a", &[("x-mode", "a")]).await;
+    let failed = events.next().await.unwrap();
+    assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(500)));
+    until("the request is repeated", || server.live.status().runs >= 2).await;
+    // After a second, and after half a second at least.
+    assert!(start.elapsed() >= Duration::from_millis(1_500), "{:?}", start.elapsed());
+    assert_eq!(server.live.status().wakeups, 0);
+}
+
+/// A module that reads more than is recorded may depend on any value.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_with_unknown_reads_is_evaluated_after_each_publication_only() {
+    let server = TestServer::builder().component(&component::that_reads_headers(80));
+    let server = server.start().await;
+    let mut client = server.connect().await;
+    let etag = client.get("/a").await.header("etag").to_owned();
+    let headers = [("if-none-match", &*etag), ("prefer", "wait=2")];
+    assert_eq!(client.request_with("GET", "/a", &headers).await.status, 304);
+    assert_eq!(server.live.status().runs, 0);
+    let waiting = wait_for_change(server.connect().await, "/a").await;
+    waiters(&server, 1).await;
+    server.publisher.set_components(Vec::new());
+    until("it is evaluated", || server.live.status().unchanged_runs == 1).await;
+    assert_eq!((server.live.status().runs, waiting.is_finished()), (1, false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_tells_that_its_state_is_stale() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
