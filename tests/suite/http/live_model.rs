@@ -108,7 +108,7 @@ impl Follower {
             let next = number(&serde_json::from_slice(&response.body).unwrap());
             assert!(seen.is_none_or(|seen| seen < next), "{next} after {seen:?}");
             seen = Some(next);
-            tag = response.header("etag").to_owned();
+            response.header("etag").clone_into(&mut tag);
         }
     }
 }
