@@ -99,3 +99,21 @@ async fn connections_that_cancel_too_many_requests_get_429() {
     assert_eq!(other.get("/of-another-connection").await.status, 204);
     client.get_until("/later", |response| response.status == 204).await;
 }
+
+/// A request that gets an error instead of its response was not cancelled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_requests_do_not_count_as_cancelled() {
+    const COUNT: usize = 300;
+    let image = component::of_response(200, &[("content-type", b"image/png")], b"a");
+    for (component, method, accept, status) in [
+        (image, "GET", "text/event-stream", 406),
+        (component::that_clears_packets(1), "POST", "*/*", 403),
+    ] {
+        let server = TestServer::builder().component(&component).start().await;
+        let mut client = server.connect().await;
+        for _ in 0..COUNT {
+            let response = client.request_with(method, "/", &[("accept", accept)]).await;
+            assert_eq!(response.status, status, "{}", response.text());
+        }
+    }
+}

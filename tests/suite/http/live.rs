@@ -84,6 +84,15 @@ async fn a_request_that_waits_gets_304_when_the_time_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_longest_wait_is_a_limit() {
+    let live = LiveLimits { max_wait: Duration::from_secs(1), ..LiveLimits::default() };
+    let server = TestServer::builder().live(live).start().await;
+    let response = within("the end of the wait", wait_for_change(server.connect().await, "/state"));
+    let response = within("a response", response.await).await.unwrap();
+    assert_eq!((response.status.as_u16(), response.header("preference-applied")), (304, "wait=1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_has_nothing_to_wait_for_gets_its_response_at_once() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
@@ -438,6 +447,9 @@ async fn connections_of_waiting_clients_are_evicted_last() {
     assert_eq!(events.next().await.unwrap().name, "change");
     let mut idle = server.connect().await;
     idle.get("/version").await;
+    // A connection is idle when its client has taken the response.
+    let is_taken = || server.connections.status().unsent == 0;
+    until("the responses are taken", is_taken).await;
     let mut new = server.connect().await;
     assert_eq!(new.get("/version").await.status, 200);
     idle.closed().await;
@@ -446,6 +458,7 @@ async fn connections_of_waiting_clients_are_evicted_last() {
     // Nothing else is left to evict.
     let mut other = Events::open(&mut new, "/chains", &[]).await;
     assert_eq!(other.next().await.unwrap().name, "change");
+    until("the events are taken", is_taken).await;
     assert_eq!(server.get("/version").await.status, 200);
     until("one stream is closed", || server.live.status().waiters == 1).await;
 }

@@ -76,23 +76,40 @@ impl ReadSet {
     /// Returns the values of the state that were read.
     #[must_use]
     pub fn state_values(&self) -> Vec<StateValue> {
+        // Each new field is either a value of the state or a part of the request.
+        let Self {
+            components,
+            chain_ids,
+            chains,
+            status,
+            changed,
+            unconfirmed,
+            sources,
+            family_names,
+            families,
+            scraped,
+            headers: _,
+            all_headers: _,
+            query: _,
+            more,
+        } = self;
         let value = |is_read: bool, value| is_read.then_some(value);
         let mut values: Vec<_> = [
-            value(self.components.is_some(), StateValue::Components),
-            value(self.chain_ids.is_some(), StateValue::ChainIds),
-            value(self.status.is_some(), StateValue::State),
-            value(self.changed.is_some(), StateValue::Changed),
-            value(self.unconfirmed.is_some(), StateValue::UnconfirmedSince),
-            value(self.sources.is_some(), StateValue::Sources),
-            value(self.family_names.is_some(), StateValue::Families),
-            value(self.scraped.is_some(), StateValue::Scraped),
-            value(self.more, StateValue::Any),
+            value(components.is_some(), StateValue::Components),
+            value(chain_ids.is_some(), StateValue::ChainIds),
+            value(status.is_some(), StateValue::State),
+            value(changed.is_some(), StateValue::Changed),
+            value(unconfirmed.is_some(), StateValue::UnconfirmedSince),
+            value(sources.is_some(), StateValue::Sources),
+            value(family_names.is_some(), StateValue::Families),
+            value(scraped.is_some(), StateValue::Scraped),
+            value(*more, StateValue::Any),
         ]
         .into_iter()
         .flatten()
         .collect();
-        values.extend(self.chains.iter().map(|(id, _)| StateValue::Chain(id.clone())));
-        values.extend(self.families.iter().map(|(name, _)| StateValue::Family(Arc::clone(name))));
+        values.extend(chains.iter().map(|(id, _)| StateValue::Chain(id.clone())));
+        values.extend(families.iter().map(|(name, _)| StateValue::Family(Arc::clone(name))));
         values
     }
 }

@@ -1,7 +1,6 @@
 //! One request, from its head to its response.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,10 +73,11 @@ struct PendingHandling {
 }
 
 /// A request that waits for a change, or for a stream.
-struct WaitingRequest {
+struct WaitingRequest<'a> {
     interest: Interest,
-    peer: Option<IpAddr>,
-    admitted: Admitted,
+    peer: Peer,
+    /// Taken when the request begins to wait.
+    admitted: &'a mut Option<Admitted>,
 }
 
 /// How a request was handled, for its metrics.
@@ -204,6 +204,7 @@ impl Service {
     ) -> HttpResponse {
         let request = request.map(drop);
         let PendingHandling { mount, client, interest, admitted, start } = handling;
+        let mut admitted = Some(admitted);
         let method = quote_for_log(request.method().as_str());
         let path = quote_for_log(request.uri().path());
         let span = info_span!("request", %id, method = %method, path, trace_id = field::Empty);
@@ -233,16 +234,15 @@ impl Service {
                 return (active, refused, origin);
             }
             let response = if interest == Interest::Now {
-                let response = self.reply(&outcome, &request).await;
-                admitted.complete();
-                response
+                self.reply(&outcome, &request).await
             } else {
                 let answer = Answer {
                     mount: Arc::clone(&mount),
                     active: Some(Arc::clone(&active)),
                     outcome,
                 };
-                let waiting = WaitingRequest { interest, peer: client.address, admitted };
+                let peer = client.address.map_or(Peer::SEVERAL, Peer::from);
+                let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
                 // The wait is no time that the request took.
                 served = start.map(|start| start.elapsed());
                 // Boxed, because it is rare, and enlarges the future of each request.
@@ -253,6 +253,9 @@ impl Service {
             (active, response, origin)
         };
         let (active, mut response, origin) = response.instrument(span.clone()).await;
+        if let Some(admitted) = admitted {
+            admitted.complete();
+        }
         let route = || {
             let path = mount.path().strip_prefix(request.uri().path());
             let openapi = active.module().openapi()?;
@@ -286,13 +289,12 @@ impl Service {
     /// Returns the HTTP response to a request that waits for a change, or for a stream.
     async fn wait(
         &self,
-        waiting: WaitingRequest,
+        waiting: WaitingRequest<'_>,
         answer: Answer,
         request: &Request<()>,
         id: &RequestId,
     ) -> HttpResponse {
         let WaitingRequest { interest, peer, admitted } = waiting;
-        let peer = peer.map_or(Peer::SEVERAL, Peer::from);
         let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         let client = || Client::new(&self.guest_request(request, target, id), peer);
         let is_repeatable = |outcome: &Outcome| match outcome {
@@ -310,7 +312,6 @@ impl Service {
                 };
                 let body = match self.live.wait(client(), answer).await {
                     Ok(waiter) => {
-                        admitted.complete();
                         Outgoing::events(EventStream::new(waiter, patches, request.headers()))
                     }
                     Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended()),
@@ -329,7 +330,7 @@ impl Service {
                     && is_repeatable(&outcome)
                     && has(request, response).await
                 {
-                    let _waiting = admitted.wait();
+                    let _waiting = admitted.take().map(Admitted::wait);
                     match self.live.wait(client(), answer).await {
                         Ok(waiter) => {
                             let changed = long_poll(waiter, wait, request).await;
@@ -340,17 +341,12 @@ impl Service {
                             return reply::host_error(&HostError::Overloaded, request);
                         }
                     }
-                } else {
-                    admitted.complete();
                 }
                 let mut response = self.reply(&outcome, request).await;
                 long_poll::add_headers(response.headers_mut(), wait);
                 response
             }
-            _ => {
-                admitted.complete();
-                self.reply(&answer.outcome, request).await
-            }
+            _ => self.reply(&answer.outcome, request).await,
         }
     }
 

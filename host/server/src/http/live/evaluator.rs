@@ -22,6 +22,8 @@ const MAX_RUNS: usize = 4;
 /// Evaluates entries until the server ends.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut changes = Changes::new(&shared.registry, &shared.state);
+    // The first waiter came before the changes were followed.
+    shared.entries().activated(&shared.registry);
     let mut running = FuturesUnordered::new();
     loop {
         let (tasks, next) = {
