@@ -251,10 +251,7 @@ async fn ended(open: &mut ConnectionManager, arrivals: &mut Arrivals) {
     while open.len() > 0 || arrivals.are_waiting() {
         tokio::select! {
             () = open.ended() => {}
-            accepted = arrivals.next() => {
-                open.add(accepted);
-                open.drain();
-            }
+            accepted = arrivals.next() => open.add(accepted),
         }
     }
 }

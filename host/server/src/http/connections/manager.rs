@@ -93,6 +93,10 @@ impl ConnectionManager {
         // The thread that serves it registers it with its own runtime.
         let Ok(socket) = socket.detach() else { return };
         let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
+        // Before its thread may respond: afterwards, the response would not be the last one.
+        if self.tally.is_draining() {
+            activity.drain();
+        }
         let (worker, runtime) = self.workers.assign();
         let connections = self.connections[worker.index()].clone();
         let counted = self.tally.accepted();
