@@ -1,5 +1,8 @@
 //! The events of a stream, as an `EventSource` of a browser reads them.
 
+use std::io::Write;
+
+use flate2::write::GzDecoder;
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
@@ -15,6 +18,7 @@ pub struct Events {
     /// The time after which the client connects again, in milliseconds, if the server set it.
     pub retry: Option<u64>,
     body: Incoming,
+    decoder: Option<GzDecoder<Vec<u8>>>,
     unread: String,
 }
 
@@ -42,7 +46,11 @@ impl Events {
         assert_eq!(response.status(), 200, "{:?}", response.headers());
         let (head, body) = response.into_parts();
         assert_eq!(head.headers["content-type"], "text/event-stream");
-        Self { headers: head.headers, retry: None, body, unread: String::new() }
+        let decoder = head.headers.get("content-encoding").map(|encoding| {
+            assert_eq!(encoding, "gzip");
+            GzDecoder::new(Vec::new())
+        });
+        Self { headers: head.headers, retry: None, body, decoder, unread: String::new() }
     }
 
     /// Returns the next event; `None` at the end of the stream.
@@ -86,9 +94,17 @@ impl Events {
             }
             let Some(frame) = self.body.frame().await else {
                 assert_eq!(self.unread, "", "the stream ends within an event");
+                if let Some(decoder) = &mut self.decoder {
+                    decoder.try_finish().expect("the checksum is right");
+                }
                 return None;
             };
-            let data = frame.unwrap().into_data().unwrap();
+            let mut data = frame.unwrap().into_data().unwrap().to_vec();
+            if let Some(decoder) = &mut self.decoder {
+                decoder.write_all(&data).unwrap();
+                decoder.flush().unwrap();
+                data = std::mem::take(decoder.get_mut());
+            }
             self.unread.push_str(std::str::from_utf8(&data).unwrap());
         }
     }

@@ -18,8 +18,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use compression::Compression;
 pub use compression::CompressionPermits;
-pub(crate) use compression::is_text;
+pub(crate) use compression::{is_text, may_encode};
 pub use encoding::Encoding;
+pub(crate) use encoding::GZIP_LEVEL;
 use relayer_rest_sandbox::{GuestResponse, Module, ReadSet};
 use relayer_rest_state::{Command, Generation};
 

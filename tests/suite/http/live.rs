@@ -167,6 +167,39 @@ async fn a_stream_has_each_version_as_an_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compressed_stream_has_each_event_when_it_happens() {
+    let server = TestServer::start().await;
+    (0..300).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    for mut client in [Client::http1(server.address).await, Client::http2(server.address).await] {
+        let gzip = [("accept-encoding", "br, gzip"), ("prefer", "patch")];
+        let mut events = Events::open(&mut client, "/state", &gzip).await;
+        assert_eq!(events.headers["content-encoding"], "gzip");
+        let vary: Vec<_> = events.headers.get_all("vary").iter().collect();
+        assert!(vary.iter().any(|names| *names == "accept, accept-encoding"), "{vary:?}");
+        let mut state = events.next().await.unwrap().json();
+        for id in 1_000..1_005 {
+            add_worker(&server.publisher, id);
+            let event = events.next().await.unwrap();
+            assert_eq!(event.name, "patch");
+            apply(&mut state, event.json());
+            let now = server.get("/state").await;
+            assert_eq!(state, serde_json::from_slice::<Value>(&now.body).unwrap());
+            assert_eq!(event.id.as_deref(), Some(now.header("etag")));
+        }
+        drop((events, client));
+        waiters(&server, 0).await;
+        server.publisher.update_state(|state| state.workers.retain(|worker| worker.id < 1_000));
+    }
+    let mut client = server.connect().await;
+    for accepted in ["br, zstd", "gzip;q=0", "identity, gzip;q=0.5"] {
+        let events = Events::open(&mut client, "/state", &[("accept-encoding", accepted)]).await;
+        assert!(!events.headers.contains_key("content-encoding"), "{accepted}");
+        drop(events);
+        client = server.connect().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_continues_after_the_last_event_that_the_client_has() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
@@ -369,7 +402,7 @@ async fn each_limit_refuses_the_client_that_exceeds_it() {
         ("waiters-per-peer", LiveLimits { waiters_per_peer: 1, ..limits() }),
         ("waiters-per-mount", LiveLimits { waiters_per_mount: 1, ..limits() }),
         ("entries", LiveLimits { entries: 1, ..limits() }),
-        ("memory", LiveLimits { memory: ByteSize::b(300), ..limits() }),
+        ("memory", LiveLimits { memory: ByteSize::b(500), ..limits() }),
     ] {
         let server = TestServer::builder().live(live).start().await;
         let mut client = server.connect().await;

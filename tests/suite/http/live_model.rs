@@ -62,7 +62,7 @@ impl Follower {
     }
 
     /// Follows a stream until the last state, and connects again now and then.
-    async fn stream(mut self, patches: bool) {
+    async fn stream(mut self, patches: bool, is_slow: bool) {
         let mut seen = None;
         let mut tag = None::<String>;
         // A patch after the connection was lost applies to the client's document.
@@ -72,8 +72,12 @@ impl Follower {
             let mut headers = Vec::new();
             headers.extend(tag.as_deref().map(|tag| ("last-event-id", tag)));
             headers.extend(patches.then_some(("prefer", "patch")));
+            headers.extend(self.random.bool().then_some(("accept-encoding", "gzip")));
             let mut events = Events::open(&mut client, "/state", &headers).await;
             for _ in 0..self.random.u32(1..200) {
+                if is_slow {
+                    sleep(Duration::from_millis(self.random.u64(..100))).await;
+                }
                 let event = tokio::select! {
                     event = events.next() => event.expect("the server does not end"),
                     _ = self.last.changed() => break,
@@ -136,8 +140,8 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
         let follower =
             Follower { address: server.address, last: last.clone(), random: random.fork() };
         match kind % 3 {
-            0 => followers.spawn(follower.stream(false)),
-            1 => followers.spawn(follower.stream(true)),
+            0 => followers.spawn(follower.stream(false, kind == 0)),
+            1 => followers.spawn(follower.stream(true, kind == 1)),
             _ => followers.spawn(follower.poll()),
         };
     }

@@ -18,9 +18,9 @@ struct Qualities {
     any: Option<u16>,
 }
 
-/// Returns the encoding to send a body in; `None` sends it unencoded. Among encodings of
-/// equal quality, the first in [`Encoding::ALL`] is chosen.
-pub(super) fn preferred(headers: &HeaderMap) -> Option<Encoding> {
+/// Returns the one of these encodings to send a body in; `None` sends it unencoded. Among
+/// encodings of equal quality, the first one is chosen.
+pub(super) fn preferred(headers: &HeaderMap, encodings: &[Encoding]) -> Option<Encoding> {
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
     }
@@ -34,11 +34,11 @@ pub(super) fn preferred(headers: &HeaderMap) -> Option<Encoding> {
             place.get_or_insert(quality);
         }
     }
-    let Qualities { encodings, identity, any } = qualities;
-    Encoding::ALL
-        .into_iter()
+    let Qualities { encodings: named, identity, any } = qualities;
+    encodings
+        .iter()
         .rev()
-        .map(|encoding| (encodings[encoding as usize].or(any).unwrap_or(0), encoding))
+        .map(|encoding| (named[*encoding as usize].or(any).unwrap_or(0), *encoding))
         .filter(|(quality, _)| *quality > 0 && *quality >= identity.unwrap_or(0))
         .max_by_key(|(quality, _)| *quality)
         .map(|(_, encoding)| encoding)
@@ -100,7 +100,7 @@ fn is(member: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{MAX_LENGTH, preferred};
-    use crate::response::Encoding::{Brotli, Gzip, Zstd};
+    use crate::response::Encoding::{self, Brotli, Gzip, Zstd};
     use hyper::HeaderMap;
     use hyper::header::ACCEPT_ENCODING;
 
@@ -137,7 +137,7 @@ mod tests {
             for value in values {
                 headers.append(ACCEPT_ENCODING, value.parse().unwrap());
             }
-            assert_eq!(preferred(&headers), encoding, "{values:?}");
+            assert_eq!(preferred(&headers, &Encoding::ALL), encoding, "{values:?}");
         }
     }
 }

@@ -24,7 +24,9 @@
 //! | `long_poll.rs` | a request that gets its response when that differs |
 //! | `event_stream.rs` | a response whose body is a stream of versions |
 //! | `event.rs` | a version as an event |
+//! | `gzip.rs` | a compressed stream, whose events are compressed once for all clients |
 //! | `patch.rs` | the difference between two versions as a patch |
+//! | `work.rs` | threads for patches and compressed events |
 //! | `tally.rs` | counters |
 
 mod changes;
@@ -34,6 +36,7 @@ mod entries;
 mod evaluator;
 mod event;
 pub(super) mod event_stream;
+mod gzip;
 mod interest;
 mod key;
 mod limits;
@@ -44,6 +47,7 @@ mod run_budget;
 mod tally;
 mod version;
 mod waiter;
+mod work;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;

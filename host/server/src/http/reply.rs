@@ -23,7 +23,8 @@ const BODY_HEADERS: [HeaderName; 4] =
 
 /// Returns the encoding that a client prefers, if the response is compressible.
 pub(super) fn encoding(module_response: &Response, headers: &HeaderMap) -> Option<Encoding> {
-    if module_response.is_compressible() { accept_encoding::preferred(headers) } else { None }
+    let is_compressible = module_response.is_compressible();
+    is_compressible.then(|| accept_encoding::preferred(headers, &Encoding::ALL)).flatten()
 }
 
 /// Returns the HTTP response to a request, from a module's response in the chosen

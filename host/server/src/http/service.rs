@@ -20,7 +20,7 @@ use super::cors::Cors;
 use super::error::HostError;
 use super::exchange::{ClientSide, Handling, Observation, Observed, Observers};
 use super::host;
-use super::live::event_stream::{self, NoStream};
+use super::live::event_stream::{self, NoStream, StreamHead};
 use super::live::long_poll::{self, has, long_poll};
 use super::live::{self, Answer, Client, EventStream, Interest, Live, Outcome};
 use super::outgoing::{HttpResponse, Outgoing};
@@ -303,18 +303,21 @@ impl Service {
         };
         match interest {
             Interest::Stream { patches } if is_repeatable(&answer.outcome) => {
-                let headers = match event_stream::headers(&answer.outcome) {
-                    Ok(headers) => headers,
+                let head = match event_stream::head(&answer.outcome, request.headers()) {
+                    Ok(head) => head,
                     Err(NoStream::NotText) => {
                         return reply::host_error(&HostError::NotText, request);
                     }
                     Err(NoStream::Response) => return self.reply(&answer.outcome, request).await,
                 };
+                let StreamHead { headers, is_compressed } = head;
                 let body = match self.live.wait(client(), answer).await {
                     Ok(waiter) => {
-                        Outgoing::events(EventStream::new(waiter, patches, request.headers()))
+                        let stream =
+                            EventStream::new(waiter, patches, is_compressed, request.headers());
+                        Outgoing::events(stream)
                     }
-                    Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended()),
+                    Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended(is_compressed)),
                     Err(live::Refusal::Overloaded | live::Refusal::Outdated) => {
                         return reply::host_error(&HostError::Overloaded, request);
                     }

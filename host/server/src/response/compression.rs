@@ -63,7 +63,7 @@ impl Compression {
         own_etag: bool,
         permits: &CompressionPermits,
     ) -> Option<Self> {
-        if body.len() <= MIN_SIZE || !is_worth_it(headers) {
+        if body.len() <= MIN_SIZE || !may_encode(headers) {
             return None;
         }
         let varies = |name: &str| name == "*" || name.eq_ignore_ascii_case("accept-encoding");
@@ -161,7 +161,7 @@ pub(crate) fn is_text(headers: &HeaderMap) -> bool {
 }
 
 /// Returns whether the body is text that is not compressed yet and may be transformed.
-fn is_worth_it(headers: &HeaderMap) -> bool {
+pub(crate) fn may_encode(headers: &HeaderMap) -> bool {
     let as_it_is = list(headers, CACHE_CONTROL.as_str())
         .any(|directive| directive.eq_ignore_ascii_case("no-transform"));
     let of_these_bytes = BYTE_HEADERS.iter().any(|name| headers.contains_key(name));

@@ -20,7 +20,7 @@ pub enum Encoding {
 /// which must not cost more than it saves.
 const ZSTD_LEVEL: i32 = 3;
 const BROTLI_QUALITY: i32 = 4;
-const GZIP_LEVEL: u32 = 5;
+pub(crate) const GZIP_LEVEL: u32 = 5;
 
 /// The window size of Brotli, as a power of two: 256 KiB.
 const BROTLI_WINDOW: i32 = 18;

@@ -50,12 +50,11 @@ impl Content {
         }
     }
 
-    /// Returns the bytes that it adds to the memory of the server.
+    /// Returns the size of its body in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
-            // Twice: as a response, and as an event.
-            Self::Response(response) => 2 * response.plain().body.len(),
-            Self::Error(response) => 2 * response.body().len(),
+            Self::Response(response) => response.plain().body.len(),
+            Self::Error(response) => response.body().len(),
             Self::Moved | Self::Ended(_) => 0,
         }
     }

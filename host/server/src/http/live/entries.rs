@@ -27,6 +27,9 @@ use crate::registry::{MountPath, Registry};
 const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
+/// The forms of a body in memory: a response, an event, and a compressed event.
+const FORMS: usize = 3;
+
 /// The number of an entry.
 pub(super) type EntryId = u64;
 
@@ -272,7 +275,7 @@ impl Entries {
         registry: &Registry,
     ) -> Result<EntryId, Refusal> {
         let content = content(&answer);
-        let counted = self.tally.count(content.size(), self.limits.memory.as_u64());
+        let counted = self.tally.count(FORMS * content.size(), self.limits.memory.as_u64());
         let Some(counted) = counted else {
             self.tally.refused();
             return Err(Refusal::Overloaded);
@@ -349,13 +352,14 @@ impl Entries {
         let Some(entry) = self.by_id.get(&id) else { return };
         let before = Arc::clone(&entry.versions.borrow().body);
         let history = before.history();
-        let bytes = content.size() + history.iter().map(|(_, body)| body.size() / 2).sum::<usize>();
+        let own = FORMS * content.size();
+        let bytes = own + history.iter().map(|(_, before)| before.size()).sum::<usize>();
         let limit = self.limits.memory.as_u64();
         let number = self.next_version;
         self.next_version += 1;
         let body = if let Some(counted) = self.tally.count(bytes, limit) {
             Body::new(number, content, history, Some(counted))
-        } else if let Some(counted) = self.tally.count(content.size(), limit) {
+        } else if let Some(counted) = self.tally.count(own, limit) {
             // The versions before it are the first to go.
             Body::new(number, content, Vec::new(), Some(counted))
         } else {

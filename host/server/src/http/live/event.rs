@@ -1,13 +1,54 @@
 //! Events of a stream, as the WHATWG's HTML standard defines `text/event-stream`.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use super::content::Content;
+use super::gzip::Blocks;
+use super::work;
+
+/// Texts of at most this size, in bytes, gain little from compression.
+const MIN_COMPRESSED: usize = 128;
+
+/// An event, with its compressed form, which is made once. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Event(Arc<Forms>);
+
+#[derive(Debug)]
+struct Forms {
+    text: Bytes,
+    blocks: OnceCell<Blocks>,
+}
+
+impl Event {
+    pub(super) fn new(text: Bytes) -> Self {
+        Self(Arc::new(Forms { text, blocks: OnceCell::new() }))
+    }
+
+    pub(super) fn text(&self) -> &Bytes {
+        &self.0.text
+    }
+
+    /// Returns the compressed form.
+    pub(super) async fn blocks(&self) -> &Blocks {
+        let Forms { text, blocks } = &*self.0;
+        let make = async || {
+            if text.len() <= MIN_COMPRESSED {
+                return Blocks::stored(text);
+            }
+            let shared = text.clone();
+            let deflated = work::run(move || Blocks::deflated(&shared)).await;
+            deflated.unwrap_or_else(|| Blocks::stored(text))
+        };
+        blocks.get_or_init(make).await
+    }
+}
 
 /// A comment, which keeps the connection from being closed.
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");

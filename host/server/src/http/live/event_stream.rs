@@ -12,22 +12,24 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use hyper::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
-    LAST_MODIFIED, RETRY_AFTER, VARY,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
+    HeaderValue, LAST_MODIFIED, RETRY_AFTER, VARY,
 };
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::client::copied;
 use super::content::Content;
-use super::event;
+use super::event::{self, Event};
+use super::gzip::{Blocks, GzipStream};
 use super::resolve::Outcome;
 use super::version::{Body, Version};
 use super::waiter::Waiter;
+use crate::http::accept_encoding;
 use crate::http::connections::{ConnectionActivity, RequestMemory, WaitingClient};
 use crate::http::held::Held;
 use crate::http::send_admission::SendAdmission;
-use crate::response::{self, Representation};
+use crate::response::{self, Encoding, Representation};
 
 /// The time after which a comment is sent to a client without an event.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -44,6 +46,8 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 pub(in crate::http) struct EventStream {
     waiter: Waiter,
     has_patches: bool,
+    /// The compressed stream, if the client prefers that.
+    gzip: Option<GzipStream>,
     /// The version that the client has.
     sent: Sent,
     pending: VecDeque<Bytes>,
@@ -72,11 +76,17 @@ pub(in crate::http) struct StreamConnection {
 }
 
 impl EventStream {
-    /// Creates the stream of a client, whose request has these headers.
-    pub(in crate::http) fn new(waiter: Waiter, has_patches: bool, request: &HeaderMap) -> Self {
+    /// Creates the stream of a client, whose request has these headers, compressed or not.
+    pub(in crate::http) fn new(
+        waiter: Waiter,
+        has_patches: bool,
+        is_compressed: bool,
+        request: &HeaderMap,
+    ) -> Self {
         let sent = Sent { etag: request.get(LAST_EVENT_ID).map(copied), ..Sent::default() };
-        let pending = VecDeque::new();
-        Self { waiter, has_patches, sent, pending, has_begun: false, has_ended: false }
+        let gzip = is_compressed.then(GzipStream::default);
+        let pending = gzip.iter().map(|_| GzipStream::begin()).collect();
+        Self { waiter, has_patches, gzip, sent, pending, has_begun: false, has_ended: false }
     }
 
     /// Returns the next event, or a comment if there is none for a while; `None` at the end.
@@ -91,18 +101,18 @@ impl EventStream {
             self.has_begun = true;
             let version = self.waiter.newest().await;
             self.add(&version).await;
-            // The client learns that it is connected.
-            return Some(self.pending.pop_front().unwrap_or(event::COMMENT));
-        }
-        loop {
-            let Ok(version) = timeout(KEEP_ALIVE, self.waiter.next()).await else {
-                return Some(event::COMMENT);
-            };
-            self.add(&version).await;
-            if let Some(event) = self.pending.pop_front() {
-                return Some(event);
+            if self.pending.is_empty() {
+                // The client learns that it is connected.
+                self.push_own(event::COMMENT);
             }
         }
+        while self.pending.is_empty() {
+            match timeout(KEEP_ALIVE, self.waiter.next()).await {
+                Ok(version) => self.add(&version).await,
+                Err(_) => self.push_own(event::COMMENT),
+            }
+        }
+        self.pending.pop_front()
     }
 
     /// Adds the events of a version to the pending ones.
@@ -110,7 +120,8 @@ impl EventStream {
         let body = &version.body;
         if let Content::Ended(within) = body.content {
             sleep(within.mul_f64(fastrand::f64())).await;
-            self.pending.push_back(ended());
+            self.push_own(connect_elsewhere());
+            self.pending.extend(self.gzip.as_ref().map(GzipStream::end));
             self.has_ended = true;
             return;
         }
@@ -118,23 +129,41 @@ impl EventStream {
             || body.etag().is_some_and(|etag| self.sent.etag.as_ref() == Some(etag));
         if !has_it {
             let difference = self.difference(body).await;
-            self.pending.push_back(difference);
+            self.push(&difference).await;
         }
         self.sent.number = Some(body.number);
         self.sent.etag = body.etag().map(copied);
         if self.sent.is_stale != version.stale_since.is_some() {
             self.sent.is_stale = !self.sent.is_stale;
-            self.pending.push_back(event::stale(version.stale_since));
+            self.push_own(event::stale(version.stale_since));
         }
     }
 
     /// Returns the event that makes the client's version this one.
-    async fn difference(&self, body: &Arc<Body>) -> Bytes {
+    async fn difference(&self, body: &Arc<Body>) -> Event {
         let patch = match self.sent.number {
             Some(number) if self.has_patches => body.patch_from(number).await,
             _ => None,
         };
         patch.unwrap_or_else(|| body.event())
+    }
+
+    /// Adds an event that other clients get, too.
+    async fn push(&mut self, event: &Event) {
+        let bytes = match &mut self.gzip {
+            Some(gzip) => gzip.add(event.blocks().await),
+            None => event.text().clone(),
+        };
+        self.pending.push_back(bytes);
+    }
+
+    /// Adds a short event of this client.
+    fn push_own(&mut self, text: Bytes) {
+        let bytes = match &mut self.gzip {
+            Some(gzip) => gzip.add(&Blocks::stored(&text)),
+            None => text,
+        };
+        self.pending.push_back(bytes);
     }
 
     /// Returns the events as the body of a response on this connection.
@@ -176,32 +205,55 @@ pub(in crate::http) enum NoStream {
     Response,
 }
 
-/// Returns the headers of the stream that begins with this response.
-pub(in crate::http) fn headers(first: &Outcome) -> Result<HeaderMap, NoStream> {
+/// The head of a response that is a stream.
+pub(in crate::http) struct StreamHead {
+    pub(in crate::http) headers: HeaderMap,
+    pub(in crate::http) is_compressed: bool,
+}
+
+/// Returns the head of the stream that begins with this response, for a request with these
+/// headers.
+pub(in crate::http) fn head(first: &Outcome, request: &HeaderMap) -> Result<StreamHead, NoStream> {
     let mut headers = match first {
         Ok(response) => {
             let Representation { headers, body } = response.plain();
             if !response.status().is_success() && !response.status().is_server_error() {
                 return Err(NoStream::Response);
             }
-            if !response::is_text(headers) || str::from_utf8(body).is_err() {
+            let is_text = response::is_text(headers) && !headers.contains_key(CONTENT_ENCODING);
+            if !is_text || str::from_utf8(body).is_err() {
                 return Err(NoStream::NotText);
             }
             headers.clone()
         }
         Err(response) => response.headers().clone(),
     };
+    let may_encode = response::may_encode(&headers);
+    let encoding = accept_encoding::preferred(request, &[Encoding::Gzip]).filter(|_| may_encode);
+    if let Some(encoding) = encoding {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding.name()));
+    }
     for name in [CONTENT_LENGTH, ETAG, LAST_MODIFIED, RETRY_AFTER] {
         headers.remove(name);
     }
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    headers.append(VARY, HeaderValue::from(ACCEPT));
-    Ok(headers)
+    headers.append(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    Ok(StreamHead { headers, is_compressed: encoding.is_some() })
 }
 
-/// Returns the events of a stream that ends at once: its client connects to another server.
-pub(in crate::http) fn ended() -> Bytes {
+/// Returns the whole body of a stream that ends at once.
+pub(in crate::http) fn ended(is_compressed: bool) -> Bytes {
+    let text = connect_elsewhere();
+    if !is_compressed {
+        return text;
+    }
+    let mut gzip = GzipStream::default();
+    [GzipStream::begin(), gzip.add(&Blocks::stored(&text)), gzip.end()].concat().into()
+}
+
+/// Returns the field that lets a client connect to another server after a time.
+fn connect_elsewhere() -> Bytes {
     event::retry(MIN_RETRY + RETRY_RANGE.mul_f64(fastrand::f64()))
 }

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use bytes::Bytes;
 use hyper::header::{ETAG, HeaderValue};
 use tokio::sync::OnceCell;
 
 use super::content::Content;
-use super::event;
+use super::event::{self, Event};
 use super::patch;
 use super::tally::CountedBytes;
-use crate::response::background;
+use super::work;
 
 /// The number of versions from which a version can have patches. A client that skipped more of
 /// them is sent the whole body.
@@ -32,13 +31,16 @@ pub(super) struct Body {
     /// The number of the version: later ones have larger numbers.
     pub(super) number: u64,
     pub(super) content: Content,
-    event: OnceLock<Bytes>,
+    event: OnceLock<Event>,
     /// Patches from versions before this one, each made once.
-    patches: Mutex<HashMap<u64, Arc<OnceCell<Option<Bytes>>>>>,
+    patches: Mutex<HashMap<u64, Patch>>,
     /// The versions before this one, the newest last, from which patches can be made.
     before: Vec<(u64, Content)>,
     _counted: Option<CountedBytes>,
 }
+
+/// A patch, if it is short enough, and made once.
+type Patch = Arc<OnceCell<Option<Event>>>;
 
 impl Version {
     /// Returns the content.
@@ -80,13 +82,14 @@ impl Body {
     }
 
     /// Returns the version as an event.
-    pub(super) fn event(&self) -> Bytes {
-        self.event.get_or_init(|| event::version(&self.content, self.etag())).clone()
+    pub(super) fn event(&self) -> Event {
+        let make = || Event::new(event::version(&self.content, self.etag()));
+        self.event.get_or_init(make).clone()
     }
 
     /// Returns the difference to the version with this number as an event, if it is shorter
     /// than half of the body. Each patch is made once, on a thread of a lower priority.
-    pub(super) async fn patch_from(&self, number: u64) -> Option<Bytes> {
+    pub(super) async fn patch_from(&self, number: u64) -> Option<Event> {
         let (_, before) = self.before.iter().find(|(before, _)| *before == number)?;
         let (before, now) = (before.body()?.clone(), self.content.body()?.clone());
         let cell = {
@@ -96,8 +99,8 @@ impl Body {
         let etag = self.etag().cloned();
         let make = move || {
             let patch = patch::between(&before, &now)?;
-            (patch.len() < now.len() / 2).then(|| event::patch(&patch, etag.as_ref()))
+            (patch.len() < now.len() / 2).then(|| Event::new(event::patch(&patch, etag.as_ref())))
         };
-        cell.get_or_init(async || background::run(make).await.flatten()).await.clone()
+        cell.get_or_init(async || work::run(make).await.flatten()).await.clone()
     }
 }
