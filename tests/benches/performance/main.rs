@@ -3,7 +3,7 @@
 //!
 //! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
 //! `hits`, `metrics`, `otlp`, `capsules`, `tls`, `memory`, `starting`, `swapping`, `shadowing`, `restarting`, `spinning`,
-//! `resetting`, `publishing` or `polling` measures only that.
+//! `resetting`, `publishing`, `polling` or `waiting` measures only that.
 //!
 //! | file | measurement |
 //! |---|---|
@@ -18,6 +18,7 @@
 //! | `resetting.rs` | latency while clients cancel requests |
 //! | `publishing.rs` | latency and memory during publications |
 //! | `polling.rs` | the first chain behind a slow relayer, and its requests under load |
+//! | `waiting.rs` | memory, latency and runs for clients that wait for changes |
 //! | `relayers.rs` | the served state |
 //! | `native.rs`, `servers.rs` | the baselines |
 //! | `report.rs` | the table |
@@ -37,6 +38,7 @@ mod sockets;
 mod spinning;
 mod starting;
 mod swapping;
+mod waiting;
 
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_tests::server::engine;
@@ -95,6 +97,9 @@ fn main() {
     }
     if wanted("polling") {
         polling::measure(&mut report, &runtime);
+    }
+    if wanted("waiting") {
+        waiting::measure(&mut report, &runtime);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/performance.json");
     std::fs::write(file, format!("{:#}\n", report.json())).unwrap();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use relayer_rest_host::state::hermes_config::HermesConfig;
-use relayer_rest_host::state::{Object, RelayerState, StatePublisher, Worker};
+use relayer_rest_host::state::{ChainConfig, Object, RelayerState, StatePublisher, Worker};
 
 /// The number of chains of a professional operator.
 const CHAINS: u64 = 40;
@@ -13,6 +13,11 @@ pub(crate) const PATHS: [&str; 4] = ["/version", "/chains", "/chain/chain-00", "
 
 /// Publishes a relayer with this many packet workers, each with a channel of its own.
 pub(crate) fn fill(publisher: &StatePublisher, workers: u64) {
+    publisher.set_chains(chains()).unwrap();
+    publisher.set_state(state(workers));
+}
+
+pub(crate) fn chains() -> Vec<ChainConfig> {
     let mut config =
         String::from("[global]\n[rest]\nenabled = true\nhost = '127.0.0.1'\nport = 3000\n");
     for chain in 0..CHAINS {
@@ -27,8 +32,7 @@ pub(crate) fn fill(publisher: &StatePublisher, workers: u64) {
         )
         .unwrap();
     }
-    publisher.set_chains(HermesConfig::parse(&config).unwrap().chains).unwrap();
-    publisher.set_state(state(workers));
+    HermesConfig::parse(&config).unwrap().chains
 }
 
 pub(crate) fn state(workers: u64) -> RelayerState {

@@ -278,7 +278,12 @@ fn compare(
 }
 
 /// Adds the round with the median ratio to the report.
-fn add(report: &mut Report, what: &str, mut rounds: Vec<(Served, Served)>, target: Target) {
+pub(crate) fn add(
+    report: &mut Report,
+    what: &str,
+    mut rounds: Vec<(Served, Served)>,
+    target: Target,
+) {
     let ratio = |(ours, other): &(Served, Served)| ours.per_second / other.per_second;
     rounds.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
     let median = &rounds[rounds.len() / 2];

@@ -95,14 +95,14 @@ mod tests {
     #[test]
     fn each_event_can_be_read_before_the_next_one_and_shared_by_streams() {
         let mut random = fastrand::Rng::with_seed(3);
-        let noise: Vec<u8> = (0..2 * MAX_STORED + 1).map(|_| random.u8(..)).collect();
+        let noise: Vec<u8> = (0..=2 * MAX_STORED).map(|_| random.u8(..)).collect();
         let texts = [&b"data: 1\n\n"[..], b":\n\n", &b"data: 2\n".repeat(1_000), &noise, b""];
         let blocks = texts.map(Blocks::deflated);
         for order in [vec![0, 1, 2, 3, 4], vec![3, 2, 2, 1, 0, 4], vec![]] {
             let mut stream = GzipStream::default();
             let mut decoder = GzDecoder::new(Vec::new());
             decoder.write_all(&GzipStream::begin()).unwrap();
-            let mut sent = Vec::new();
+            let mut sent: Vec<u8> = Vec::new();
             for number in order {
                 decoder.write_all(&stream.add(&blocks[number])).unwrap();
                 decoder.flush().unwrap();

@@ -1,0 +1,287 @@
+//! Clients that wait for changes: memory for each event stream, the time until the last of
+//! 10,000 streams has a change, runs of modules, hits next to 10,000 streams, and the size of
+//! patches.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_host::{HttpLimits, LiveLimits};
+use relayer_rest_tests::events::Events;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::load::{Load, Served};
+use relayer_rest_tests::measure::{quantile, resident_memory_of};
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::server::TestServer;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+use crate::in_process::{micros, ratio};
+use crate::relayers;
+use crate::report::{Report, Target};
+use crate::sockets;
+
+/// The streams whose memory is measured, and the memory that they may take.
+const MANY: usize = 50_000;
+const MAX_MEMORY: u64 = 700 << 20;
+
+/// The streams that are woken.
+const STREAMS: usize = 10_000;
+const CHANGES: usize = 100;
+const MAX_TIME: Duration = Duration::from_millis(50);
+
+/// The source addresses: each has too few ports for all streams.
+const ADDRESSES: u8 = 8;
+
+const HIT_ROUNDS: usize = 11;
+const HIT_TIME: Duration = Duration::from_secs(1);
+
+/// The most events of a stream that its client has not read at once.
+const BUFFER: usize = 16 << 10;
+
+pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
+    let files = 3 * MANY as u64;
+    let limit = Rlimit { current: Some(files), maximum: Some(files) };
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        println!("not measured: {files} open files are not allowed: {error}");
+        return;
+    }
+    memory(report, runtime);
+    latency(report, runtime);
+    runs(report, runtime);
+    hits(report, runtime);
+    patch(report, runtime);
+}
+
+/// Event streams of clients that take each event at once.
+struct Streams {
+    /// The events that all streams have got.
+    events: Arc<AtomicUsize>,
+    /// Ends the streams when it is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+impl Streams {
+    /// Opens a stream for each path, and waits until each has its first event.
+    fn open(address: SocketAddr, paths: Vec<String>) -> Self {
+        let events = Arc::new(AtomicUsize::new(0));
+        let (end, ended) = oneshot::channel();
+        let streams = Self { events: Arc::clone(&events), _end: end };
+        let count = paths.len();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                for (number, path) in paths.into_iter().enumerate() {
+                    let stream = open(address, number, &path).await;
+                    tokio::spawn(follow(stream, Arc::clone(&events)));
+                }
+                ended.await.ok();
+            });
+        });
+        streams.wait(count);
+        streams
+    }
+
+    /// Waits until the streams have got this many events in total.
+    fn wait(&self, events: usize) {
+        while self.events.load(Acquire) < events {
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+async fn open(address: SocketAddr, number: usize, path: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    let last = 1 + u8::try_from(number % usize::from(ADDRESSES)).unwrap();
+    socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Counts the events of a stream until the runtime ends.
+async fn follow(mut stream: TcpStream, events: Arc<AtomicUsize>) {
+    // The head and the first event.
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\n\n\r\n") {
+        let count = stream.read_buf(&mut head).await.unwrap();
+        assert!(count > 0 && head.starts_with(b"HTTP/1.1 200"), "{}", head.escape_ascii());
+    }
+    drop(head);
+    events.fetch_add(1, Release);
+    loop {
+        // A buffer for each stream would take more memory than the server.
+        stream.readable().await.unwrap();
+        let mut buffer = [0; BUFFER];
+        match stream.try_read(&mut buffer) {
+            // A comment is shorter than any event.
+            Ok(count) if buffer[..count].ends_with(b"\n\n\r\n") && count > 64 => {
+                events.fetch_add(1, Release);
+            }
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn limits() -> (HttpLimits, LiveLimits) {
+    let most = 200_000;
+    let http =
+        HttpLimits { connections: most, connections_per_peer: most, ..HttpLimits::default() };
+    let live = LiveLimits {
+        waiters: most,
+        waiters_per_peer: most,
+        waiters_per_mount: most,
+        ..LiveLimits::default()
+    };
+    (http, live)
+}
+
+fn server(runtime: &Runtime) -> TestServer {
+    let (http, live) = limits();
+    let server = TestServer::builder().http(http).live(live).without_state();
+    let server = runtime.block_on(server.start());
+    relayers::fill(&server.publisher, 700);
+    server
+}
+
+/// Publishes another maximum of gas for the first `count` chains.
+fn change(publisher: &StatePublisher, count: usize, turn: u64) {
+    let mut chains = relayers::chains();
+    for chain in &mut chains[..count] {
+        chain.max_gas = Some(turn);
+    }
+    publisher.set_chains(chains).unwrap();
+}
+
+fn memory(report: &mut Report, runtime: &Runtime) {
+    let folder = Folder::new();
+    let settings = folder.write(
+        "many.toml",
+        "[http]\nconnections = 200000\nconnections-per-peer = 200000\n\
+         [live]\nwaiters = 200000\nwaiters-per-peer = 200000\nwaiters-per-mount = 200000\n",
+    );
+    let program = Program::server().args(["--config", &settings]);
+    let serving = runtime.block_on(program.start());
+    let before = resident_memory_of(serving.id());
+    let streams = Streams::open(serving.address(), vec!["/chains".to_owned(); MANY]);
+    let after = resident_memory_of(serving.id());
+    drop(streams);
+    #[expect(clippy::cast_precision_loss)]
+    let ratio = after as f64 / MAX_MEMORY as f64;
+    let each = (after - before) / MANY as u64;
+    let what = format!("memory with {MANY} event streams, {each} bytes for each");
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    report.add(what, (mib(after), mib(MAX_MEMORY)), ratio, Target::AtMost(1.0));
+}
+
+fn latency(report: &mut Report, runtime: &Runtime) {
+    let server = server(runtime);
+    let path = "/chain/chain-00".to_owned();
+    let size = runtime.block_on(server.get(&path)).body.len();
+    let streams = Streams::open(server.address, vec![path; STREAMS]);
+    let mut times = Vec::with_capacity(CHANGES);
+    for turn in 1..=CHANGES {
+        // The next change is later than the minimum interval.
+        thread::sleep(LiveLimits::default().min_interval * 2);
+        let start = Instant::now();
+        change(&server.publisher, 1, turn as u64);
+        streams.wait(STREAMS * (turn + 1));
+        times.push(start.elapsed());
+    }
+    let (p50, p99) = (quantile(&mut times, 0.5), quantile(&mut times, 0.99));
+    let what = format!("change of {size} bytes, to the last of {STREAMS} streams, p99");
+    let shown = format!("{} (p50 {})", micros(p99), micros(p50));
+    report.add(what, (shown, micros(MAX_TIME)), ratio(p99, MAX_TIME), Target::AtMost(1.0));
+}
+
+fn runs(report: &mut Report, runtime: &Runtime) {
+    let server = server(runtime);
+    let paths = (0..STREAMS).map(|number| format!("/chain/chain-0{}", number % 4)).collect();
+    let streams = Streams::open(server.address, paths);
+    for worker in 1_000_000..1_000_100 {
+        server.publisher.update_state(|state| state.workers[0].id = worker);
+    }
+    thread::sleep(LiveLimits::default().min_interval * 4);
+    let unread = server.live.status().runs;
+    change(&server.publisher, 4, 1);
+    streams.wait(2 * STREAMS);
+    let runs = server.live.status().runs - unread;
+    let what = format!("runs after a change of 4 keys of {STREAMS} streams");
+    #[expect(clippy::cast_precision_loss)]
+    report.add(what, (runs, 4), runs as f64 / 4.0, Target::AtMost(1.0));
+    let what = "runs after 100 changes that no stream has read";
+    #[expect(clippy::cast_precision_loss)]
+    report.add(what, (unread, 0), unread as f64, Target::AtMost(0.0));
+}
+
+/// Compares a load next to streams of 40 chains, one of which changes ten times a second, with
+/// a load without streams and changes; and next to streams that all get these changes.
+fn hits(report: &mut Report, runtime: &Runtime) {
+    let quiet = server(runtime);
+    let load = Load::new("/state", HIT_TIME);
+    for (what, chains, target) in [
+        ("of 40 keys, one changed 10 times a second", 40, Target::AtLeast(0.9)),
+        ("of one key, changed 10 times a second", 1, Target::None),
+    ] {
+        let server = server(runtime);
+        let path = |number| format!("/chain/chain-{:02}", number % chains);
+        let streams = Streams::open(server.address, (0..STREAMS).map(path).collect());
+        let rounds = (0..HIT_ROUNDS).map(|_| {
+            let without = load.run(quiet.address);
+            (while_changing(&server.publisher, || load.run(server.address)), without)
+        });
+        let rounds: Vec<(Served, Served)> = rounds.collect();
+        drop(streams);
+        let what = format!("hits next to {STREAMS} streams {what}, to without");
+        sockets::add(report, &what, rounds, target);
+    }
+}
+
+fn while_changing(publisher: &StatePublisher, run: impl FnOnce() -> Served) -> Served {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 1.. {
+                if stop.load(Relaxed) {
+                    return;
+                }
+                change(publisher, 1, turn);
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let served = run();
+        stop.store(true, Relaxed);
+        served
+    })
+}
+
+fn patch(report: &mut Report, runtime: &Runtime) {
+    let server = server(runtime);
+    relayers::fill(&server.publisher, 5_000);
+    let (patch, whole) = runtime.block_on(async {
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, "/state", &[("prefer", "patch")]).await;
+        let whole = events.next().await.unwrap().data.len();
+        server.publisher.update_state(|state| state.workers[2_500].id = 1_000_000);
+        let event = events.next().await.unwrap();
+        assert_eq!(event.name, "patch");
+        (event.data.len(), whole)
+    });
+    #[expect(clippy::cast_precision_loss)]
+    let ratio = patch as f64 / whole as f64;
+    let bytes = |count: usize| format!("{count} bytes");
+    let what = "patch of one of 5,000 workers, to the body";
+    report.add(what, (bytes(patch), bytes(whole)), ratio, Target::AtMost(0.01));
+}
