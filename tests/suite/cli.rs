@@ -1,6 +1,7 @@
 //! The command, as a process.
 
 mod admin;
+mod changes;
 mod check;
 mod control;
 mod control_socket;

@@ -55,7 +55,7 @@ fn target(url: &str) -> Result<String, Failure> {
 }
 
 /// Returns the name and the value of a header.
-fn header(line: &str) -> Result<(String, String), Failure> {
+pub(super) fn header(line: &str) -> Result<(String, String), Failure> {
     let (name, value) = line.split_once(':').ok_or_else(|| {
         format!("header {line:?}: no colon; expected such as \"accept: text/html\"")
     })?;

@@ -7,6 +7,7 @@
 //! | `explain.rs` | `explain`: the values that a response was derived from |
 //! | `swap.rs`, `swap/`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `top.rs`, `top/` | `top`: a live view of a running server |
+//! | `watch.rs`, `watch/` | `watch`: the changes of a response |
 //! | `replay.rs` | `replay`: repeats the run of a capsule |
 //! | `capsule.rs` | `capsule`: writes the capsule of a recent request |
 //! | `capsules.rs` | capsules as these commands use them: files, modules and runs |
@@ -69,6 +70,7 @@ mod swap;
 mod takeover;
 mod top;
 mod version;
+mod watch;
 
 use std::env;
 use std::error::Error;
@@ -108,6 +110,7 @@ use serve_error::ServeError;
 use status::StatusArgs;
 use swap::SwapArgs;
 use top::TopArgs;
+use watch::WatchArgs;
 
 /// The number of threads that accept connections, serve the control socket, and watch
 /// files: one can do blocking work.
@@ -145,6 +148,8 @@ enum Command {
     Status(StatusArgs),
     /// Show the requests of a running server, live
     Top(TopArgs),
+    /// Print the changes of a response of any server, as lines of JSON
+    Watch(WatchArgs),
     /// Explain on which values a response depends, and why it is or is not cached
     Explain(ExplainArgs),
     /// Roll back to the previous module
@@ -233,6 +238,7 @@ impl Command {
             Self::Swap(args) => swap::run(args),
             Self::Status(args) => status::run(args),
             Self::Top(args) => top::run(args),
+            Self::Watch(args) => watch::run(args),
             Self::Explain(args) => explain::run(args),
             Self::Rollback(args) => rollback::run(args),
             Self::Reload(args) => reload::run(args),

@@ -75,14 +75,14 @@ fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
 }
 
 /// Starts a server with TLS on its only listener, and with these lines in its section.
-async fn serving(files: &Folder, lines: &str) -> (Serving, SocketAddr) {
+pub(crate) async fn serving(files: &Folder, lines: &str) -> (Serving, SocketAddr) {
     let settings = files.write("c.toml", format!("[[listen]]\naddress = '127.0.0.1:0'\n{lines}"));
     let serving = Program::new(["--config", &settings]).start().await;
     let address = serving.url().strip_prefix("https://").unwrap().parse().unwrap();
     (serving, address)
 }
 
-const CERTIFICATE: &str = "[[listen.tls]]\ncertificate = 'a.pem'\nkey = 'a.key'\n";
+pub(crate) const CERTIFICATE: &str = "[[listen.tls]]\ncertificate = 'a.pem'\nkey = 'a.key'\n";
 
 #[tokio::test]
 async fn both_protocols_are_served() {

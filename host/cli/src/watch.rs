@@ -1,0 +1,270 @@
+//! `relayer-rest watch`: prints the changes of a response.
+//!
+//! | file | job |
+//! |---|---|
+//! | `watch/event_parser.rs` | parses the stream of events |
+
+mod event_parser;
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use relayer_rest_common::backoff::Backoff;
+use rustls::crypto::aws_lc_rs;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use tracing::warn;
+use ureq::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use ureq::http::{HeaderName, HeaderValue, StatusCode};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body};
+use url::Url;
+
+use super::explain::header;
+use super::{CommandOutcome, Failure};
+use event_parser::{Event, EventParser};
+
+/// The time without a byte after which a connection is regarded as lost: the server sends a
+/// comment every 20 seconds.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// The time for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// The number of bytes that are read at once.
+const PART: usize = 64 << 10;
+
+/// The maximum size of an error response, in bytes.
+const MAX_ERROR: u64 = 64 << 10;
+
+#[derive(Args)]
+pub(super) struct WatchArgs {
+    /// URL of the response, such as <http://127.0.0.1:3000/state>
+    url: String,
+    /// Print a change as a patch (RFC 6902 or 7386) if that is shorter than half of the body
+    #[arg(long)]
+    patch: bool,
+    /// Header of the request, such as `authorization: Bearer TOKEN`; can be repeated
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+}
+
+/// A response to watch.
+struct Watched {
+    url: Url,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    agent: Agent,
+}
+
+/// Why a stream has ended.
+enum Ended {
+    /// It can be opened again, after this time if the server has set one.
+    Lost { reason: String, retry: Option<Duration> },
+    /// Nobody reads the output.
+    Unread,
+}
+
+pub(super) fn run(args: &WatchArgs) -> Result<CommandOutcome, Failure> {
+    let url = Url::parse(&args.url).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
+    let url = url.ok_or_else(|| {
+        let url = &args.url;
+        format!("URL {url:?}: not one of HTTP; expected such as http://127.0.0.1:3000/state")
+    })?;
+    let mut headers =
+        vec![(HeaderName::from_static("accept"), HeaderValue::from_static("text/event-stream"))];
+    if args.patch {
+        headers.push((HeaderName::from_static("prefer"), HeaderValue::from_static("patch")));
+    }
+    for line in &args.headers {
+        let (name, value) = header(line)?;
+        let name =
+            HeaderName::try_from(name).map_err(|error| format!("header {line:?}: {error}"))?;
+        let value =
+            HeaderValue::try_from(value).map_err(|error| format!("header {line:?}: {error}"))?;
+        headers.push((name, value));
+    }
+    let agent = agent(&url)?;
+    Watched { url, headers, agent }.watch()?;
+    Ok(CommandOutcome::Done)
+}
+
+fn agent(url: &Url) -> Result<Agent, Failure> {
+    let mut config = Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(Some(CONNECT))
+        .timeout_recv_response(Some(SILENCE));
+    if url.scheme() == "https" {
+        let found = rustls_native_certs::load_native_certs().certs;
+        if found.is_empty() {
+            let remedy = "install ca-certificates, or set SSL_CERT_FILE";
+            return Err(format!("no certificate authority is trusted; {remedy}").into());
+        }
+        let trusted: Vec<_> = found.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&trusted))
+            .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()));
+        config = config.tls_config(tls.build());
+    }
+    Ok(config.build().into())
+}
+
+impl Watched {
+    /// Prints the changes until nobody reads them.
+    fn watch(&self) -> Result<(), Failure> {
+        let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
+        let mut last_id = None;
+        let mut is_known = false;
+        loop {
+            let ended = match self.open(last_id.as_deref()) {
+                Ok(Ok(stream)) => {
+                    is_known = true;
+                    backoff.reset();
+                    follow(&read(stream)?, &mut last_id)?
+                }
+                Ok(Err(ended)) => ended,
+                // It may be a restart.
+                Err(error) if is_known => Ended::Lost { reason: error.to_string(), retry: None },
+                Err(error) => return Err(format!("{}: {error}", self.url).into()),
+            };
+            let Ended::Lost { reason, retry } = ended else { return Ok(()) };
+            let wait = retry.unwrap_or_else(|| backoff.next_delay());
+            warn!("{}: {reason}; connecting again in {:.1} s", self.url, wait.as_secs_f64());
+            thread::sleep(wait);
+        }
+    }
+
+    /// Opens the stream. The inner error is that of a server that may have room later.
+    fn open(&self, last_id: Option<&str>) -> Result<Result<Body, Ended>, Failure> {
+        let mut request = self.agent.get(self.url.as_str());
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(id) = last_id {
+            request = request.header("last-event-id", id);
+        }
+        let response = request.call().map_err(|error| format!("{error}; check the address"))?;
+        let (head, mut body) = response.into_parts();
+        let text =
+            |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let is_stream = text(CONTENT_TYPE).is_some_and(|it| it.starts_with("text/event-stream"));
+        if head.status.is_success() && is_stream {
+            return Ok(Ok(body));
+        }
+        if head.status.is_success() {
+            let message = "not a stream of events; check that relayer-rest serves it, and that no proxy removes the header accept";
+            return Err(message.into());
+        }
+        let retry = text(RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
+        let retry = retry.map(Duration::from_secs);
+        let body = body.with_config().limit(MAX_ERROR).read_to_string().unwrap_or_default();
+        let reason = format!("{}: {}", head.status, message(&body));
+        if head.status == StatusCode::TOO_MANY_REQUESTS || head.status.is_server_error() {
+            return Ok(Err(Ended::Lost { reason, retry }));
+        }
+        Err(reason.into())
+    }
+}
+
+/// Reads a body on a thread of its own, which a silent server keeps until the end of the process.
+fn read(body: Body) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
+    let (sender, parts) = mpsc::sync_channel(1);
+    let mut reader = body.into_reader();
+    let forward = move || {
+        let mut buffer = vec![0; PART];
+        loop {
+            let part = reader.read(&mut buffer).map(|count| buffer[..count].to_vec());
+            let is_last = part.as_ref().map_or(true, Vec::is_empty);
+            if sender.send(part).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("stream".to_owned()).spawn(forward)?;
+    Ok(parts)
+}
+
+/// Prints the events of a stream until it ends.
+fn follow(
+    parts: &Receiver<io::Result<Vec<u8>>>,
+    last_id: &mut Option<String>,
+) -> Result<Ended, Failure> {
+    let mut parser = EventParser::after(last_id.clone());
+    loop {
+        let reason = match parts.recv_timeout(SILENCE) {
+            Ok(Ok(bytes)) if !bytes.is_empty() => {
+                for event in parser.add(&bytes)? {
+                    last_id.clone_from(&event.id);
+                    if !print(&event)? {
+                        return Ok(Ended::Unread);
+                    }
+                }
+                continue;
+            }
+            Ok(Ok(_)) | Err(RecvTimeoutError::Disconnected) => {
+                "the server has ended the stream".to_owned()
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(RecvTimeoutError::Timeout) => format!("no byte for {} s", SILENCE.as_secs()),
+        };
+        return Ok(Ended::Lost { reason, retry: parser.retry });
+    }
+}
+
+/// Prints an event as a line of JSON. Returns whether somebody reads it.
+fn print(event: &Event) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{}", line(event)).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true),
+    }
+}
+
+/// Returns an event as JSON in one line. Its data is JSON if it is valid, or else a text.
+fn line(Event { name, data, id }: &Event) -> String {
+    // Numbers are printed as they are, whatever their size. A line feed in JSON is only between
+    // tokens.
+    let data = match serde_json::from_str::<IgnoredAny>(data) {
+        Ok(_) => data.replace(['\n', '\r'], " "),
+        Err(_) => Value::from(&**data).to_string(),
+    };
+    let id = Value::from(id.as_deref());
+    format!(r#"{{"event":{},"id":{id},"data":{data}}}"#, Value::from(&**name))
+}
+
+/// Returns the message of an error response, or the start of its body.
+fn message(body: &str) -> String {
+    let json: Option<Value> = serde_json::from_str(body).ok();
+    let message = json.as_ref().and_then(|json| json["result"]["msg"].as_str());
+    message.map_or_else(|| body.chars().take(200).collect(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, line};
+
+    #[test]
+    fn an_event_is_one_line_of_json() {
+        let event = |data: &str, id: Option<&str>| Event {
+            name: "change".to_owned(),
+            data: data.to_owned(),
+            id: id.map(str::to_owned),
+        };
+        for (event, expected) in [
+            (event("{\n 1}", None), r#"{"event":"change","id":null,"data":"{\n 1}"}"#),
+            (event("[1,\n2]", Some("\"a\"")), r#"{"event":"change","id":"\"a\"","data":[1, 2]}"#),
+            (
+                event("123456789012345678901234567890", None),
+                r#"{"event":"change","id":null,"data":123456789012345678901234567890}"#,
+            ),
+        ] {
+            assert_eq!(line(&event), expected);
+        }
+    }
+}
