@@ -8,6 +8,7 @@
 //! | `expected.rs` | the expected response to a request |
 //! | `openapi.rs` | validates responses against the declared routes |
 //! | `routes.rs` | which declared routes were exercised |
+//! | `volatile.rs` | which responses change with each publication of the state |
 //! | `text.rs` | the result as text |
 
 mod expected;
@@ -16,11 +17,14 @@ mod openapi;
 mod requests;
 mod routes;
 mod text;
+mod volatile;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Response;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, Response};
 use relayer_rest_common::text::{truncate, truncate_at};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::RuleVerdict;
@@ -32,6 +36,7 @@ use serde::Serialize;
 use requests::AuthorRequest;
 pub(super) use requests::{AuthorRequests, FILE as REQUESTS_FILE, RequestsArgs};
 use routes::{Exchange, RouteReport};
+use volatile::Volatile;
 
 /// The maximum length of a body in a report, in characters.
 const MAX_BODY: usize = 4000;
@@ -43,6 +48,8 @@ pub(super) struct Exercise {
     routes: Vec<RouteReport>,
     /// The requests of the author.
     requests: Vec<RequestReport>,
+    /// The responses that change with each publication of the state.
+    volatile: Vec<Volatile>,
     /// Whether the module declares routes.
     #[serde(skip)]
     has_document: bool,
@@ -81,7 +88,7 @@ pub(super) async fn exercise(
     requests: &AuthorRequests,
     snapshot: &Arc<Snapshot>,
 ) -> (Exercise, Option<RuleVerdict>) {
-    let mut exchanges = Vec::new();
+    let mut exchanges: Vec<Exchange> = Vec::new();
     let mut verdict = None;
     if let Some(openapi) = module.openapi() {
         let recorded = conformance::record(module).await;
@@ -97,7 +104,33 @@ pub(super) async fn exercise(
     }
     let routes = module.openapi().map(|openapi| routes::reports(openapi, &exchanges));
     let has_document = routes.is_some();
-    (Exercise { routes: routes.unwrap_or_default(), requests: reports, has_document }, verdict)
+    let routes = routes.unwrap_or_default();
+    let volatile = volatile(module, requests, &exchanges, snapshot).await;
+    (Exercise { routes, requests: reports, volatile, has_document }, verdict)
+}
+
+/// Returns the responses that change with each publication of the state, among those to GET that
+/// were a success.
+async fn volatile(
+    module: &Module,
+    requests: &AuthorRequests,
+    exchanges: &[Exchange],
+    snapshot: &Arc<Snapshot>,
+) -> Vec<Volatile> {
+    let own = requests.iter().map(|request| Arc::clone(&request.request));
+    let targets = exchanges.iter().filter_map(Exchange::successful_target);
+    let targets: BTreeSet<&str> = targets.collect();
+    let declared = targets.into_iter().filter_map(|target| {
+        let target = PathAndQuery::try_from(target).ok()?;
+        Some(Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new())))
+    });
+    let mut found: Vec<Volatile> = Vec::new();
+    for request in own.filter(|request| request.method == Method::GET).chain(declared) {
+        let volatile = Volatile::find(module, &request, snapshot).await;
+        let is_new = |volatile: &Volatile| found.iter().all(|known| !known.is_of(volatile));
+        found.extend(volatile.filter(is_new));
+    }
+    found
 }
 
 /// Returns the state of the sample, for which authors expect responses.

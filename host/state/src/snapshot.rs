@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::relayer::{Component, NotReady, RelayerState};
 use super::requested_chains::RequestedChains;
@@ -117,6 +117,16 @@ impl Snapshot {
             let before = |stale: Stale| SystemTime::now().checked_sub(stale.since.elapsed());
             self.unconfirmed_since = stale.and_then(before);
         }
+    }
+
+    /// Returns the snapshot after a publication, this much later, in which no value but the times
+    /// of the last change and of the last scrape differs.
+    #[must_use]
+    pub fn after(&self, time: Duration) -> Self {
+        let generation = Generation(self.generation.0 + 1);
+        let changed = Changed { generation, time: self.changed.time + time };
+        let telemetry = Arc::new(self.telemetry.after(time));
+        Self { generation, changed, telemetry, ..self.clone() }
     }
 
     /// Returns the generation, which increases with each publication, even if no value

@@ -142,6 +142,13 @@ impl Telemetry {
         Self { names, families, scraped, stale: None }
     }
 
+    /// Returns this telemetry as if it was scraped again, this much later.
+    pub(super) fn after(&self, time: Duration) -> Self {
+        let Self { names, families, scraped, stale } = self;
+        let families = families.clone();
+        Self { names: names.clone(), families, scraped: *scraped + time, stale: *stale }
+    }
+
     /// Returns telemetry that is not known, with the reason.
     pub(super) fn not_ready(&self, reason: NotReady, next: Generation) -> Self {
         let names = self.names.with(Err(reason), next);

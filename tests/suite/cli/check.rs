@@ -198,6 +198,28 @@ async fn the_responses_of_all_bundled_modules_are_declared() {
     }
 }
 
+#[tokio::test]
+async fn responses_that_change_with_each_publication_are_listed() {
+    let folder = Folder::new();
+    let warned = async |name: &str, module: &[u8], dialect| {
+        let file = folder.write(&format!("{name}.wasm"), module);
+        let checked = check(&["--dialect", dialect, &file]).await;
+        assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+        let report = check(&["--dialect", dialect, "--json", &file]).await;
+        let report: Value = serde_json::from_str(&report.stdout).unwrap();
+        let warnings = checked.stdout.lines().filter(|line| line.starts_with("warning: "));
+        (warnings.map(str::to_owned).collect::<Vec<_>>(), report["volatile"].clone())
+    };
+    assert_eq!(warned("api", DEFAULT_MODULE, "0.7").await, (Vec::new(), json!([])));
+    let metrics = BUNDLED_EXTENSIONS.iter().find(|extension| extension.name == "metrics").unwrap();
+    let warning = "warning: GET / changes with each publication, because it shows state.changed; \
+                   clients that wait for it are woken each time: leave the time out, or round it";
+    assert_eq!(
+        warned("metrics", metrics.component, "any").await,
+        (vec![warning.to_owned()], json!([{"request": "GET /", "reads": ["state.changed"]}]))
+    );
+}
+
 /// A module that declares three operations, and responds with 200 to short paths such as `/a`
 /// and with 404 to others.
 fn with_routes() -> Vec<u8> {

@@ -27,8 +27,8 @@ pub(super) fn lines(report: &CheckReport, config: &Config) -> Vec<String> {
         lines.extend(costs(&verdict.costs, &config.module.limits));
         lines.push(String::new());
         let exercise = report.exercise.as_ref();
-        for part in [exercise.map(Exercise::requests), exercise.map(Exercise::routes)] {
-            let part = part.unwrap_or_default();
+        for part in [Exercise::requests, Exercise::routes, Exercise::warnings] {
+            let part = exercise.map(part).unwrap_or_default();
             if !part.is_empty() {
                 lines.extend(part);
                 lines.push(String::new());

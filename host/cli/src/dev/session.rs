@@ -98,6 +98,7 @@ impl Session {
         let failure = of_document.and_then(|rule| rule.failure);
         lines.extend(failure.map(|failure| format!("FAILED openapi: {failure}")));
         lines.extend(exercise.restrictions(false));
+        lines.extend(exercise.warnings());
         lines
     }
 

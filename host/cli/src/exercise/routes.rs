@@ -32,6 +32,12 @@ impl Exchange {
         Self { request: recorded.request.clone(), status, is_expected: false }
     }
 
+    /// Returns the target of a GET that was a success.
+    pub(super) fn successful_target(&self) -> Option<&str> {
+        let is_success = self.status.is_some_and(|status| (200..300).contains(&status));
+        self.request.strip_prefix("GET ").filter(|_| is_success)
+    }
+
     fn exercises(&self) -> bool {
         self.status.is_some_and(|status| self.is_expected || status < 400)
     }

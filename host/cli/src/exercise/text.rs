@@ -2,7 +2,7 @@
 
 use relayer_rest_common::text::truncate;
 
-use super::{Exercise, RequestReport, ResponseReport, RouteReport};
+use super::{Exercise, RequestReport, ResponseReport, RouteReport, Volatile};
 
 /// The maximum number of lines of a body that are shown.
 const MAX_LINES: usize = 40;
@@ -40,6 +40,11 @@ impl Exercise {
 
     pub(super) fn not_exercised(&self) -> impl Iterator<Item = &RouteReport> {
         self.routes.iter().filter(|route| !route.exercised)
+    }
+
+    /// Returns the lines about responses that change with each publication of the state.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.volatile.iter().map(Volatile::line).collect()
     }
 
     /// Returns the parts of a summary that restrict it: requests that fail, and routes that
