@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytesize::ByteSize;
 use clap::Args;
 use relayer_rest_sandbox::Failures;
+use relayer_rest_server::LiveStatus;
 use relayer_rest_server::control::{ConnectionStatus, SourceFailureStatus, SourceStatus, Status};
 use relayer_rest_server::registry::{CircuitStatus, ModuleStatus, MountState, MountStatus};
 
@@ -37,6 +38,7 @@ fn text(status: &Status) -> Vec<String> {
         vec![format!("relayer-rest {}, process {}, {state}", status.version, status.pid)];
     lines.extend(status.sources.iter().map(source));
     lines.extend(status.connections.as_ref().map(connections));
+    lines.extend(status.connections.as_ref().and_then(live));
     lines.extend(status.mounts.iter().flat_map(mount));
     lines
 }
@@ -52,12 +54,25 @@ pub(super) fn relayer_state(not_ready: Option<&str>, stale_since: Option<u64>) -
 
 /// Returns the connections of clients, as a line.
 pub(super) fn connections(connections: &ConnectionStatus) -> String {
-    let ConnectionStatus { open, accepted, refused, evicted, unsent, draining } = *connections;
+    let ConnectionStatus { open, accepted, refused, evicted, unsent, draining, live: _ } =
+        *connections;
     let unsent = ByteSize::b(unsent);
     let draining = if draining { "; shutting down" } else { "" };
     format!(
         "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} unsent{draining}"
     )
+}
+
+/// Returns the clients that wait for the next version of a response, as a line, if there was one
+/// since the start.
+pub(super) fn live(connections: &ConnectionStatus) -> Option<String> {
+    let LiveStatus { waiters, entries, bytes, runs, unchanged_runs, wakeups, refused } =
+        connections.live;
+    let bytes = ByteSize::b(bytes);
+    let line = format!(
+        "live: waiters {waiters}, responses {entries} ({bytes}), runs {runs} ({unchanged_runs} without a change), wake-ups {wakeups}, refused {refused}"
+    );
+    (connections.live != LiveStatus::default()).then_some(line)
 }
 
 /// Returns a source and its failure, as a line.

@@ -3,10 +3,12 @@
 use std::fs;
 use std::process::Stdio;
 
+use relayer_rest_host::LiveStatus;
 use relayer_rest_host::control::ConnectionStatus;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, MODULE_1_13};
 use relayer_rest_host::registry::{SwapOutcome, SwapReport};
 use relayer_rest_tests::component::{self, TRAP};
+use relayer_rest_tests::events::Events;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program};
 use relayer_rest_tests::server::{any_dialect, short};
@@ -79,8 +81,9 @@ async fn status_counts_the_connections_of_clients() {
     let client = serving.control_client();
     let status = async || client.status().await.unwrap();
     let counted = async |open, accepted, refused| {
+        let (evicted, unsent, draining, live) = (0, 0, false, LiveStatus::default());
         let expected =
-            ConnectionStatus { open, accepted, refused, evicted: 0, unsent: 0, draining: false };
+            ConnectionStatus { open, accepted, refused, evicted, unsent, draining, live };
         let is_counted = async || status().await.connections == Some(expected);
         until_async(&format!("{expected:?}"), is_counted).await;
     };
@@ -108,6 +111,27 @@ async fn status_counts_the_connections_of_clients() {
         ),
         "{output}"
     );
+}
+
+#[tokio::test]
+async fn status_and_top_count_waiting_clients() {
+    let serving = Program::server().start().await;
+    let mut client = serving.connect().await;
+    let mut events = Events::open(&mut client, "/chains", &[]).await;
+    events.next().await.unwrap();
+    let line = "\nlive: waiters 1, responses 1 (";
+    for args in [&["status"][..], &["top", "--once"]] {
+        let output = serving.control(args).await.stdout;
+        assert!(output.contains(line), "{output}");
+        assert!(
+            output.contains("), runs 0 (0 without a change), wake-ups 0, refused 0\n"),
+            "{output}"
+        );
+    }
+    let status = serving.control(&["status", "--json"]).await.stdout;
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["connections"]["live"]["waiters"], 1);
+    serving.stop().await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use humantime::format_duration;
 use relayer_rest_common::text::{escape_control_within, for_log};
 
-use super::super::status::{connections, relayer_state, source};
+use super::super::status::{connections, live, relayer_state, source};
 use super::sample::{MountReport, MountState, Report, SnapshotReport};
 
 /// The maximum size of a cell, in bytes.
@@ -122,6 +122,7 @@ pub(super) fn head(report: &Report) -> Vec<String> {
     }));
     lines.extend(report.sources.iter().map(source));
     lines.extend(report.connections.as_ref().map(connections));
+    lines.extend(report.connections.as_ref().and_then(live));
     lines.iter().map(|line| for_log(line)).collect()
 }
 

@@ -68,14 +68,13 @@ pub(super) fn collect(
 ) {
     if let Some(tally) = connections {
         let status = tally.status();
-        let ConnectionStatus { open, accepted, refused, evicted, unsent, draining } = status;
+        let ConnectionStatus { open, accepted, refused, evicted, unsent, draining, live } = status;
         samples.add(&CONNECTIONS, [], open);
         samples.add(&ACCEPTED, [], accepted);
         samples.add(&REFUSED, [], refused);
         samples.add(&EVICTED, [], evicted);
         samples.add(&UNSENT, [], unsent);
         samples.add(&DRAINING, [], draining.into());
-        let live = tally.live().status();
         let LiveStatus { waiters, entries, bytes, runs, unchanged_runs, wakeups, refused } = live;
         samples.add(&LIVE_WAITERS, [], waiters);
         samples.add(&LIVE_ENTRIES, [], entries);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::http::live::LiveTally;
+use crate::http::live::{LiveStatus, LiveTally};
 use crate::http::send_budget::SendBudget;
 
 /// The connections of clients.
@@ -27,6 +27,9 @@ pub struct ConnectionStatus {
     /// Whether the server shuts down, and accepts no more connections.
     #[serde(default)]
     pub draining: bool,
+    /// The clients that wait for the next version of a response.
+    #[serde(default)]
+    pub live: LiveStatus,
 }
 
 /// The counters of a server's connections. Cheap to clone.
@@ -52,7 +55,7 @@ impl ConnectionTally {
     /// Returns the current counts.
     #[must_use]
     pub fn status(&self) -> ConnectionStatus {
-        let Counts { open, accepted, refused, evicted, draining, budget, .. } = &*self.0;
+        let Counts { open, accepted, refused, evicted, draining, budget, live, .. } = &*self.0;
         ConnectionStatus {
             open: open.load(Relaxed),
             accepted: accepted.load(Relaxed),
@@ -60,6 +63,7 @@ impl ConnectionTally {
             evicted: evicted.load(Relaxed),
             unsent: budget.used() as u64,
             draining: draining.load(Relaxed),
+            live: live.status(),
         }
     }
 
