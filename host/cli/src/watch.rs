@@ -67,8 +67,8 @@ struct Watched {
 enum Ended {
     /// It can be opened again, after this time if the server has set one.
     Lost { reason: String, retry: Option<Duration> },
-    /// Nobody reads the output.
-    Unread,
+    /// The output is closed.
+    Closed,
 }
 
 pub(super) fn run(args: &WatchArgs) -> Result<CommandOutcome, Failure> {
@@ -116,7 +116,7 @@ fn agent(url: &Url) -> Result<Agent, Failure> {
 }
 
 impl Watched {
-    /// Prints the changes until nobody reads them.
+    /// Prints the changes until the output is closed.
     fn watch(&self) -> Result<(), Failure> {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         let mut last_id = None;
@@ -202,7 +202,7 @@ fn follow(
                 for event in parser.add(&bytes)? {
                     last_id.clone_from(&event.id);
                     if !print(&event)? {
-                        return Ok(Ended::Unread);
+                        return Ok(Ended::Closed);
                     }
                 }
                 continue;
@@ -217,7 +217,7 @@ fn follow(
     }
 }
 
-/// Prints an event as a line of JSON. Returns whether somebody reads it.
+/// Prints an event as a line of JSON. Returns whether the output is open.
 fn print(event: &Event) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{}", line(event)).and_then(|()| out.flush()) {
@@ -228,8 +228,7 @@ fn print(event: &Event) -> io::Result<bool> {
 
 /// Returns an event as JSON in one line. Its data is JSON if it is valid, or else a text.
 fn line(Event { name, data, id }: &Event) -> String {
-    // Numbers are printed as they are, whatever their size. A line feed in JSON is only between
-    // tokens.
+    // Numbers keep their digits. A line feed in JSON is only between tokens.
     let data = match serde_json::from_str::<IgnoredAny>(data) {
         Ok(_) => data.replace(['\n', '\r'], " "),
         Err(_) => Value::from(&**data).to_string(),

@@ -78,7 +78,7 @@ async fn a_restarted_server_is_watched_again_from_the_last_change() {
     let serving = program.clone().start().await;
     let (mut watching, first) = watch(&[&format!("{}/state", serving.url())]).await;
     assert_eq!(first["data"]["result"]["workers"]["Wallet"][0]["id"], 1);
-    // The stream ends with the time after which the client is to come back.
+    // The stream ends with the time after which the client connects again.
     serving.stop().await;
     watching.logged("the server has ended the stream; connecting again in").await;
     let serving = program.clone().start().await;

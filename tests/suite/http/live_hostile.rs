@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relayer_rest_host::state::{Object, StatePublisher, Worker};
 use relayer_rest_host::{HttpLimits, LiveLimits};
-use relayer_rest_tests::client::Client;
+use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
 use relayer_rest_tests::server::TestServer;
@@ -20,6 +20,12 @@ const ACCEPT: (&str, &str) = ("accept", "text/event-stream");
 fn publish(publisher: &StatePublisher, id: u64, count: u64) {
     let worker = |id| Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None };
     publisher.update_state(|state| state.workers = (0..count).chain([id]).map(worker).collect());
+}
+
+/// Returns the next response that differs.
+async fn change(client: &mut Client, path: &str) -> Response {
+    let etag = client.get(path).await.header("etag").to_owned();
+    client.request_with("GET", path, &[("if-none-match", &etag), ("prefer", "wait=300")]).await
 }
 
 async fn nobody_waits(server: &TestServer) {
@@ -37,9 +43,8 @@ async fn a_client_of_many_keys_takes_no_more_than_the_limits() {
     let live = LiveLimits { entries: 50, ..LiveLimits::default() };
     let module = component::that_returns_its_query();
     let server = TestServer::builder().component(&module).live(live).start().await;
-    let wait = [("if-none-match", "*"), ("prefer", "wait=300")];
     let mut honest = server.connect().await;
-    let followed = tokio::spawn(async move { honest.request_with("GET", "/?honest", &wait).await });
+    let followed = tokio::spawn(async move { change(&mut honest, "/?honest").await });
     until("the honest client waits", || server.live.status().waiters == 1).await;
     let mut client = Client::http2(server.address).await;
     let mut kept = JoinSet::new();
@@ -47,16 +52,16 @@ async fn a_client_of_many_keys_takes_no_more_than_the_limits() {
         let path = format!("/?{key}");
         if key <= ENTRIES {
             let mut client = server.connect().await;
-            kept.spawn(async move { client.request_with("GET", &path, &wait).await.status });
+            kept.spawn(async move { change(&mut client, &path).await.status });
             until("the client waits", || server.live.status().waiters == key).await;
         } else {
-            assert_eq!(client.request_with("GET", &path, &wait).await.status, 503, "{key}");
+            assert_eq!(change(&mut client, &path).await.status, 503, "{key}");
         }
         let live = server.live.status();
         assert!(live.entries <= ENTRIES && live.bytes < 64 << 10, "{live:?}");
     }
     assert_eq!(server.live.status().refused, keys - ENTRIES);
-    // Who waits already is not refused, and gets a response that differs.
+    // A client that waits already is not refused, and gets a response that differs.
     let other = component::of_response(200, &[("content-type", b"text/plain")], b"new");
     server.swap(other).await;
     assert_eq!(within("the change", followed).await.unwrap().text(), "new");

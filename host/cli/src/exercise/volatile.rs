@@ -1,5 +1,5 @@
-//! Which responses change with each publication of the state, whatever was published: clients that
-//! wait for such a response are woken each time.
+//! Finds responses that change with each publication of the state, also of values that they do not
+//! show: clients that wait for such a response are woken each time.
 
 use std::sync::Arc;
 use std::time::Duration;

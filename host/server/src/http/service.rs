@@ -243,7 +243,7 @@ impl Service {
                 };
                 let peer = client.address.map_or(Peer::SEVERAL, Peer::from);
                 let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
-                // The wait is no time that the request took.
+                // The wait is not part of the time of the request.
                 served = start.map(|start| start.elapsed());
                 // Boxed, because it is rare, and enlarges the future of each request.
                 let response: BoxFuture<'_, HttpResponse> =
