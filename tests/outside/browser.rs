@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 /// The maximum time until a condition of a script holds, or the driver has started.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The arguments for Chromium: no requests of its own, and no host but this machine.
 const ARGUMENTS: [&str; 10] = [

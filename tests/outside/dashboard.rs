@@ -3,13 +3,18 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use relayer_rest_host::LiveLimits;
 use relayer_rest_host::module::{BundledExtension, Grants, Limits, Module};
 use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, MetricFamily, MetricKind, NotReady, Object, OtherObject, RelayerState,
     Sample, SourceKind, Stale, Value, Worker,
 };
+use relayer_rest_tests::events::Events;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::wait::{until, until_async};
 
 use crate::browser::{Browser, DOWN, ENTER, ESCAPE, RIGHT, Screen, TAB};
 use crate::relayers::Relayer;
@@ -22,8 +27,12 @@ fn dashboard(name: &str, path: &str) -> Mount {
 }
 
 async fn server() -> TestServer {
+    server_with(LiveLimits::default()).await
+}
+
+async fn server_with(live: LiveLimits) -> TestServer {
     let server = TestServer::builder().extension(dashboard("dashboard", "/ext/dashboard"));
-    server.extension(dashboard("other", "/a/b")).without_state().start().await
+    server.extension(dashboard("other", "/a/b")).live(live).without_state().start().await
 }
 
 fn address(server: &TestServer, hash: &str) -> String {
@@ -32,7 +41,14 @@ fn address(server: &TestServer, hash: &str) -> String {
 
 /// Opens the dashboard of a relayer in a browser.
 async fn looking_at(relayer: &Relayer, hash: &str) -> (TestServer, Browser) {
-    let server = server().await;
+    looking_at_server(server().await, relayer, hash).await
+}
+
+async fn looking_at_server(
+    server: TestServer,
+    relayer: &Relayer,
+    hash: &str,
+) -> (TestServer, Browser) {
     relayer.publish(&server.publisher);
     let browser = Browser::start().await;
     browser.look(Screen::Desktop, "light").await;
@@ -44,6 +60,8 @@ const SPOTS: &str = "return document.querySelectorAll('#graph .spot').length";
 const LINES: &str = "return document.querySelectorAll('#graph .line').length";
 const ROWS: &str = "return document.querySelectorAll('#table tbody tr').length";
 const COUNT: &str = "return document.querySelector('#count').textContent";
+/// A script that returns the number of workers that the table counts.
+const WORKERS: &str = "return Number.parseInt(document.querySelector('#count').textContent, 10)";
 const HASH: &str = "return location.hash";
 const NOTICE: &str = "return document.querySelector('#problem-list').innerText";
 const STATUS: &str = "return document.querySelector('#status-text').textContent";
@@ -756,27 +774,177 @@ async fn a_refresh_keeps_the_focus_and_moves_nothing() {
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
+/// Returns a script that hides or shows the page, as if it were in a background tab.
+fn visibility(state: &str) -> String {
+    format!(
+        "Object.defineProperty(document, 'visibilityState', {{ value: '{state}', configurable: true }});
+        document.dispatchEvent(new Event('visibilitychange'))"
+    )
+}
+
+/// Adds a worker with this number.
+fn add_worker(server: &TestServer, id: u64) {
+    let object = Object::Wallet { chain_id: "cosmoshub-4".into() };
+    server.publisher.update_state(|state| state.workers.push(Worker { id, object, data: None }));
+}
+
+async fn streams(server: &TestServer, count: u64) {
+    until("the page has a stream, or none", || server.live.status().waiters == count).await;
+}
+
+/// Returns the number of requests for the data since the last call.
+async fn requests_for_data(browser: &Browser) -> usize {
+    let addresses = browser.requested_addresses().await;
+    addresses.iter().filter(|address| address.ends_with("/data")).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn changes_appear_without_further_requests_for_the_data() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    for id in 0..5 {
+        add_worker(&server, 1_000 + id);
+        browser.wait(&format!("{COUNT} === '{} workers'", 11 + id)).await;
+    }
+    let since = Instant::now().checked_sub(Duration::from_secs(30)).unwrap();
+    server.publisher.set_stale(Some(Stale { since, chains: true }));
+    browser.wait(&format!("{STATUS}.startsWith('Stale since ')")).await;
+    server.publisher.set_stale(None);
+    browser.wait(&format!("{STATUS} === 'No problems'")).await;
+    assert_eq!(requests_for_data(&browser).await, 1);
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+/// A hidden page has no stream. When it is visible again, it gets the data only if that has
+/// changed.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_hidden_page_has_no_stream() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    streams(&server, 1).await;
+    browser
+        .run(
+            "const parse = JSON.parse;
+            window.events = 0;
+            JSON.parse = (text) => { window.events += 1; return parse(text); };",
+        )
+        .await;
+    for (events, count) in [(0, 10), (1, 11), (1, 11), (2, 12)] {
+        browser.run(&visibility("hidden")).await;
+        streams(&server, 0).await;
+        if count > browser.count(WORKERS).await {
+            add_worker(&server, count);
+        }
+        browser.requested_addresses().await;
+        browser.run(&visibility("visible")).await;
+        streams(&server, 1).await;
+        browser.wait(&format!("{WORKERS} === {count}")).await;
+        // The telemetry is requested after the first event or comment.
+        let is_connected = async || {
+            let addresses = browser.requested_addresses().await;
+            addresses.iter().any(|address| address.ends_with("/telemetry"))
+        };
+        until_async("the stream continues", is_connected).await;
+        assert_eq!(browser.count("return window.events").await, events);
+    }
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+/// A page without a stream polls, and tries later to open one.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_page_polls_while_its_stream_is_refused() {
+    let server = server_with(LiveLimits { waiters: 1, ..LiveLimits::default() }).await;
+    let mut client = server.connect().await;
+    let relayer = Relayer::of_size(2, 10);
+    relayer.publish(&server.publisher);
+    let other = Events::open(&mut client, "/state", &[]).await;
+    let (server, browser) = looking_at_server(server, &relayer, "").await;
+    for id in 0..3 {
+        add_worker(&server, 1_000 + id);
+        browser.wait(&format!("{COUNT} === '{} workers'", 11 + id)).await;
+    }
+    assert!(server.live.status().refused > 0);
+    drop((other, client));
+    streams(&server, 0).await;
+    browser.run("const now = Date.now; Date.now = () => now() + 60000").await;
+    streams(&server, 1).await;
+    browser.requested_addresses().await;
+    add_worker(&server, 2_000);
+    browser.wait(&format!("{COUNT} === '14 workers'")).await;
+    assert_eq!(requests_for_data(&browser).await, 0);
+    // Only Chromium's own notes about error responses are expected.
+    for complaint in browser.complaints().await {
+        assert!(complaint.contains("status of 503"), "{complaint}");
+    }
+}
+
+/// The server sends at least a comment from time to time: a connection without any is lost.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_page_polls_when_its_stream_is_silent() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    streams(&server, 1).await;
+    // Times of the page are a thousandth from now on.
+    browser
+        .run("const set = setTimeout; window.setTimeout = (run, time) => set(run, time / 1000)")
+        .await;
+    add_worker(&server, 1_000);
+    streams(&server, 0).await;
+    browser.requested_addresses().await;
+    let polls = async || requests_for_data(&browser).await > 0;
+    until_async("the page polls", polls).await;
+    assert_eq!(browser.text(COUNT).await, "11 workers");
+    assert_eq!(browser.text(STATUS).await, "No problems");
+}
+
+/// A server that ends its streams tells their clients when to connect again.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_page_continues_with_the_server_that_takes_over() {
+    let files = Folder::new();
+    let settings = files.write("c.toml", "[[extension]]\nname = 'dashboard'\n");
+    let program = Program::server().args(["--config", &settings, "--grace", "4s"]);
+    let old = program.clone().start().await;
+    let browser = Browser::start().await;
+    browser.open(&format!("{}/ext/dashboard", old.url())).await;
+    stream_of(&old).await;
+    browser.requested_addresses().await;
+    let new = program.args(["--takeover"]).start().await;
+    assert_eq!(old.ended().await.status, Some(0));
+    stream_of(&new).await;
+    assert_eq!(requests_for_data(&browser).await, 1);
+    assert_eq!(browser.complaints().await, [""; 0]);
+    new.stop().await;
+}
+
+/// Waits until a server has one stream.
+async fn stream_of(serving: &Serving) {
+    let control = serving.control_client();
+    let has_stream = async || {
+        let metrics = control.metrics().await.unwrap();
+        metrics.lines().any(|line| line == "relayer_rest_live_waiters 1")
+    };
+    until_async("the page has a stream", has_stream).await;
+}
+
 /// The browser's copy is revalidated instead of sent again, and a hidden page sends no
 /// requests.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn unchanged_data_is_not_sent_again() {
-    let (_server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
-    let entries = "return performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('/data'))";
+    let server = server_with(LiveLimits { waiters: 0, ..LiveLimits::default() }).await;
+    let (_server, browser) = looking_at_server(server, &Relayer::of_size(2, 10), "").await;
+    // A refused stream is aborted, and may have no status.
+    let entries = "return performance.getEntriesByType('resource').filter(
+        entry => entry.name.endsWith('/data') && ![0, 503].includes(entry.responseStatus))";
     browser.wait(&format!("{entries}.length === 2")).await;
     let statuses = browser.run(&format!("{entries}.map(entry => entry.responseStatus)")).await;
     assert_eq!(statuses, serde_json::json!([200, 304]));
-    // As if the page were in a background tab.
-    let seen = |state: &str| {
-        format!(
-            "Object.defineProperty(document, 'visibilityState', {{ value: '{state}', configurable: true }});
-            document.dispatchEvent(new Event('visibilitychange'))"
-        )
-    };
-    browser.run(&seen("hidden")).await;
+    browser.run(&visibility("hidden")).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(browser.run(&format!("{entries}.length")).await, 2);
-    browser.run(&seen("visible")).await;
+    browser.run(&visibility("visible")).await;
     browser.wait(&format!("{entries}.length === 3")).await;
 }
 

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 /// The files of the page's script, concatenated in this order: each may use the
 /// definitions of the files before it.
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 16] = [
     "dom.js",
     "model.js",
     "sort.js",
@@ -24,6 +24,8 @@ const SCRIPTS: [&str; 14] = [
     "telemetry.js",
     "problems.js",
     "status.js",
+    "requests.js",
+    "stream.js",
     "poll.js",
     "main.js",
 ];

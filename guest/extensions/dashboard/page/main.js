@@ -66,4 +66,4 @@ byId('skip').addEventListener('click', (event) => {
 });
 
 byId('find').value = shown.view.find;
-poll();
+update();

@@ -1,138 +1,76 @@
-// Polls the server for the data while the page is visible.
+// Keeps the page up to date while it is visible: follows the changes of the data as events, or
+// polls without a stream, and after an error, whose response has details.
 
-// In milliseconds.
+// The interval between requests, in milliseconds, and the maximum wait that a server can set.
 const INTERVAL = 5000;
-const TIMEOUT = 10000;
 const MAX_WAIT = 60000;
 
-// Returns the address of a resource below the page. The page's path may end with a slash
-// or not, and a proxy may have changed it.
-function addressOf(name) {
-  const address = new URL(location.href);
-  address.pathname = `${address.pathname.replace(/\/+$/, '')}/${name}`;
-  address.search = '';
-  address.hash = '';
-  return address;
-}
-
-// The validators of the last responses, by the name of the resource.
-const etags = new Map();
-
-// The page sends `if-none-match` itself and bypasses the browser's cache, so that the age
-// in a response is the server's current one.
-async function get(name) {
-  const etag = etags.get(name);
-  const headers = etag === undefined ? {} : { 'if-none-match': etag };
-  return fetch(addressOf(name), {
-    headers,
-    cache: 'no-store',
-    signal: AbortSignal.timeout(TIMEOUT),
-  });
-}
-
-// Requests the data. The result has a `model` only if it is new.
-async function request() {
-  let response;
-  try {
-    response = await get('data');
-    const sources = sourcesOf(response);
-    if (response.status === 304) {
-      return { ...ageOf(response), sources };
-    }
-    const body = await response.json();
-    if (response.ok) {
-      const model = modelOf(body.result);
-      etags.set('data', response.headers.get('etag'));
-      return { ...ageOf(response), sources, model };
-    }
-    const wait = 1000 * (Number(response.headers.get('retry-after')) || 0);
-    const { name, msg } = body.result;
-    if (name === 'NotReady') {
-      // The next state must be loaded, even if it equals the one before.
-      etags.delete('data');
-      const model = modelOfChains(await chainIds());
-      return { status: 'not-ready', message: msg, wait, sources, model };
-    }
-    return { status: 'refused', message: `${response.status} ${name}, ${msg}`, wait };
-  } catch (error) {
-    const isResponse =
-      response !== undefined && error.name !== 'TimeoutError' && error.name !== 'AbortError';
-    return isResponse
-      ? {
-          status: 'refused',
-          message: `${response.status}, unexpected; reload this page`,
-        }
-      : { status: 'silent' };
-  }
-}
-
-function ageOf(response) {
-  const isOld = response.headers.get('warning')?.startsWith('110') ?? false;
-  return isOld ? { status: 'old', age: Number(response.headers.get('age')) } : { status: 'good' };
-}
-
-// Returns the sources of the state, from a list of structured fields (RFC 9651) such as
-// `sample` or `state-file;location="state.json";failing-since=@1764000000`.
-function sourcesOf(response) {
-  const value = response.headers.get('x-relayer-source') ?? '';
-  const item = /([a-z][a-z0-9-]*)((?:;[a-z-]+=(?:"(?:\\.|[^"\\])*"|@-?\d+))*)/g;
-  return [...value.matchAll(item)].map(([, kind, parameters]) => {
-    const location = /;location="((?:\\.|[^"\\])*)"/.exec(parameters)?.[1] ?? '';
-    const failing = /;failing-since=@(-?\d+)$/.exec(parameters)?.[1];
-    return {
-      kind,
-      location: location.replace(/\\(.)/g, '$1'),
-      failing: failing === undefined ? null : new Date(1000 * failing),
-    };
-  });
-}
-
-// Requests the telemetry, which is null if it is not known. The result has it only if it is
-// new, and nothing if the server does not respond: that is a problem of the data, too.
-async function requestTelemetry() {
-  try {
-    const response = await get('telemetry');
-    const { age = null } = ageOf(response);
-    if (response.status === 304) {
-      return { telemetryAge: age };
-    }
-    const { result } = await response.json();
-    if (response.ok) {
-      etags.set('telemetry', response.headers.get('etag'));
-      return { telemetry: result, telemetryAge: age };
-    }
-  } catch {
-    // As above.
-  }
-  return {};
-}
-
-async function chainIds() {
-  const response = await get('chains');
-  return response.ok ? (await response.json()).result : [];
-}
+// The time until a stream is tried again after one that could not be opened, or was lost.
+const RETRY = 60000;
 
 let timer = 0;
-let isPolling = false;
+let isUpdating = false;
+let isFailing = false;
+let noStreamUntil = 0;
+let stream = new AbortController();
 
-// Polls while the page is visible: a hidden page sends no requests, and resumes when it
-// becomes visible.
-async function poll() {
+// A hidden page sends no requests and has no stream, since a browser has few connections to a
+// server. It resumes when it becomes visible.
+async function update() {
   clearTimeout(timer);
-  if (isPolling || document.visibilityState !== 'visible') {
+  if (isUpdating || document.visibilityState !== 'visible') {
     return;
   }
-  isPolling = true;
+  isUpdating = true;
   let wait = INTERVAL;
   try {
-    const result = { ...(await request()), ...(await requestTelemetry()) };
-    wait = Math.min(Math.max(INTERVAL, result.wait ?? 0), MAX_WAIT);
-    take(result);
+    const isStreaming = !isFailing && Date.now() >= noStreamUntil;
+    wait = await (isStreaming ? follow() : poll());
   } finally {
-    isPolling = false;
-    timer = setTimeout(poll, wait);
+    isUpdating = false;
+    timer = setTimeout(update, wait);
   }
 }
 
-document.addEventListener('visibilitychange', poll);
-addEventListener('online', poll);
+// Takes the response to a request. Returns the time to wait for the next one.
+async function poll() {
+  const result = { ...(await request()), ...(await requestTelemetry()) };
+  isFailing = !['good', 'old'].includes(result.status);
+  take(result);
+  return Math.min(Math.max(INTERVAL, result.wait ?? 0), MAX_WAIT);
+}
+
+// Takes changes until there are no more. Returns the time to wait for the next request. Events
+// have neither the telemetry nor the sources: these are requested after an event or a comment.
+async function follow() {
+  stream = new AbortController();
+  let others = {};
+  let requested = 0;
+  for await (const change of changes(stream)) {
+    switch (change.status) {
+      case 'ended':
+        return change.wait;
+      case 'failed':
+        isFailing = true;
+        return 0;
+    }
+    if (Date.now() - requested >= INTERVAL) {
+      others = await requestTelemetry();
+      requested = Date.now();
+    }
+    take({ ...change, ...others });
+  }
+  if (document.visibilityState === 'visible') {
+    noStreamUntil = Date.now() + RETRY;
+  }
+  return 0;
+}
+
+document.addEventListener('visibilitychange', () => {
+  if (document.visibilityState === 'visible') {
+    update();
+  } else {
+    stream.abort();
+  }
+});
+addEventListener('online', update);

@@ -1,8 +1,8 @@
 // The problems of the relayer and of its data, worst first.
 //
 // A check takes the facts: the `model`, which is null before the first response, the last
-// `result` of polling, the time at which the state was last `confirmed`, the `sources`, and
-// the `telemetry`, which is null if it is not read.
+// `result` of a request or an event, the time at which the state was last `confirmed`, the
+// `sources`, and the `telemetry`, which is null if it is not read.
 // It returns problems:
 //
 //   key     the identity of the problem, which is the same in each refresh
