@@ -13,6 +13,7 @@ mod dashboard;
 mod languages;
 mod metrics;
 mod openapi;
+mod proxies;
 mod registry;
 mod relayers;
 mod sdk;
