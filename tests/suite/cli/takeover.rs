@@ -13,11 +13,12 @@ use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::client::{Client, raw};
 use relayer_rest_tests::component;
+use relayer_rest_tests::events::Events;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
-use relayer_rest_tests::relayer::{Relayer, Script};
+use relayer_rest_tests::relayer::{Relayer, Script, state};
 use relayer_rest_tests::steady_clients::SteadyClients;
-use relayer_rest_tests::wait::until_async;
+use relayer_rest_tests::wait::{until_async, within};
 use rustix::process::Signal;
 
 use super::check_failure;
@@ -203,6 +204,46 @@ async fn the_cache_of_the_new_server_is_warm() {
     new.logged("cache warmed requests=").await;
     let line = new.log().lines().last().unwrap();
     assert!(line.ends_with(" failures=0 not_ready=0"), "{line}");
+    new.stop().await;
+}
+
+/// Clients that wait for a change on the old process continue on the new one, and miss nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_clients_continue_on_the_new_server() {
+    let files = Folder::new();
+    let config = files.write("config.toml", include_str!("../../fixtures/hermes-0.7.toml"));
+    let file = files.write("state.json", state(&["ibc-0"], 1, true).to_string());
+    let sources = ["--relayer-config", &config, "--state", &file];
+    let program = Program::server().args(sources).args(["--grace", "8s"]);
+    let old = program.clone().start().await;
+    let mut client = old.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    let last = events.next().await.unwrap();
+    let etag = last.id.clone().unwrap();
+    let mut polling = old.connect().await;
+    let waiting = tokio::spawn({
+        let etag = etag.clone();
+        async move {
+            let headers = [("if-none-match", &*etag), ("prefer", "wait=300")];
+            polling.request_with("GET", "/state", &headers).await
+        }
+    });
+    let control = old.control_client();
+    let both = "relayer_rest_live_waiters 2";
+    let both_wait = async || control.metrics().await.unwrap().lines().any(|line| line == both);
+    until_async("both clients wait", both_wait).await;
+    // The old process ends with 0, and so within its grace.
+    let new = take_over(old, &program).await;
+    assert_eq!(within("the end of the wait", waiting).await.unwrap().status, 304);
+    assert_eq!(events.next().await, None);
+    assert!(events.retry.is_some());
+    let mut client = new.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[("last-event-id", &etag)]).await;
+    assert_eq!(within("a comment", events.next_block()).await.as_deref(), Some(":"));
+    files.replace("state.json", state(&["ibc-0"], 2, true).to_string());
+    let changed = events.next().await.unwrap();
+    assert_ne!(changed.id, last.id);
+    assert_eq!(changed.data, new.connect().await.get("/state").await.text());
     new.stop().await;
 }
 
