@@ -9,6 +9,7 @@ mod forwarded;
 mod limits;
 mod listeners;
 pub(crate) mod live;
+mod live_failures;
 mod live_hostile;
 mod live_model;
 mod memory;

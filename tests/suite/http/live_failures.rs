@@ -1,0 +1,135 @@
+//! Do clients that wait for a change get the failures of a module, and its recovery?
+
+use std::time::Duration;
+
+use relayer_rest_host::module::Grants;
+use relayer_rest_host::registry::{FailurePolicy, Mount, SwapOutcome};
+use relayer_rest_host::state::{ChainConfig, ChainKind};
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component::{self, TRAP};
+use relayer_rest_tests::events::Events;
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
+
+/// The headers of a response that is text.
+const TEXT: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+
+/// Returns a component that responds with the text `fine`, and traps if the list of chains is
+/// empty.
+fn that_needs_a_chain() -> Vec<u8> {
+    component::of_module(
+        r#"(module
+            (import "relayer:rest/chains@0.1.0" "ids" (func $ids (param i32)))
+            (memory (export "memory") 4)
+            (data (i32.const 64) "content-typetext/plainfine")
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+                i32.const 65536)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32) (result i32)
+                (call $ids (i32.const 128))
+                (if (i32.eqz (i32.load (i32.const 140))) (then unreachable))
+                (i32.store16 (i32.const 0) (i32.const 200))
+                (i32.store (i32.const 4) (i32.const 32))
+                (i32.store (i32.const 8) (i32.const 1))
+                (i32.store (i32.const 32) (i32.const 64))
+                (i32.store (i32.const 36) (i32.const 12))
+                (i32.store (i32.const 40) (i32.const 76))
+                (i32.store (i32.const 44) (i32.const 10))
+                (i32.store (i32.const 12) (i32.const 86))
+                (i32.store (i32.const 16) (i32.const 4))
+                i32.const 0))"#,
+    )
+}
+
+/// Starts a server with this component as an extension, and one chain.
+async fn server(window: Duration) -> TestServer {
+    let engine = engine(&patient()).with_grants(Grants::new(&["chains"]).unwrap());
+    let policy = FailurePolicy { failures: 3, window, ..FailurePolicy::default() };
+    let tool = extension("/ext/tool", &engine, &that_needs_a_chain()).with_failure_policy(policy);
+    let server = TestServer::builder().extension(tool).without_state().start().await;
+    server.publisher.set_chains(vec![chain()]).unwrap();
+    server
+}
+
+fn chain() -> ChainConfig {
+    ChainConfig::new("a", ChainKind::CosmosSdk)
+}
+
+/// Opens a stream of the extension.
+async fn follow(client: &mut Client) -> Events {
+    let mut events = Events::open(client, "/ext/tool/followed", &[]).await;
+    check(&mut events, "change", "fine").await;
+    events
+}
+
+/// Checks the next event: the data of a change, or the status and the name of a failure.
+async fn check(events: &mut Events, name: &str, expected: &str) {
+    let event = events.next().await.unwrap();
+    assert_eq!(event.name, name, "{event:?}");
+    if name == "failed" {
+        let data = event.json();
+        let error = data["body"]["result"]["name"].as_str().unwrap();
+        assert_eq!(format!("{} {error}", data["status"]), expected);
+    } else {
+        assert_eq!(event.data, expected);
+    }
+}
+
+/// Causes failures until the circuit breaker trips.
+async fn trip(server: &TestServer, mount: &Mount) {
+    let mut client = server.connect().await;
+    let mut number = 0;
+    while mount.status().circuit().is_none() {
+        client.get(&format!("/ext/tool/{number}")).await;
+        number += 1;
+        assert!(number < 10_000, "the circuit stays closed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_has_the_failure_the_open_circuit_and_the_recovery() {
+    let server = server(Duration::from_secs(1)).await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let mut client = server.connect().await;
+    let mut events = follow(&mut client).await;
+    server.publisher.set_chains(Vec::new()).unwrap();
+    check(&mut events, "failed", "500 Internal").await;
+    trip(&server, &mount).await;
+    check(&mut events, "failed", "503 ExtensionUnavailable").await;
+    // The next health check closes the circuit.
+    server.publisher.set_chains(vec![chain()]).unwrap();
+    check(&mut events, "change", "fine").await;
+    assert_eq!(mount.status().circuit(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_has_the_responses_of_the_module_that_replaces_a_failing_one() {
+    // Neither the window nor the circuit ends during the test.
+    let server = server(Duration::from_hours(1)).await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let mut client = server.connect().await;
+    let mut events = follow(&mut client).await;
+    server.publisher.set_chains(Vec::new()).unwrap();
+    check(&mut events, "failed", "500 Internal").await;
+    trip(&server, &mount).await;
+    check(&mut events, "failed", "503 ExtensionUnavailable").await;
+    let mended = candidate(component::of_response(200, TEXT, b"mended"));
+    let report = mount.swap(mended, &server.publisher.reader()).await;
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
+    check(&mut events, "change", "mended").await;
+    mount.rollback().unwrap();
+    check(&mut events, "failed", "500 Internal").await;
+}
+
+/// A module is rolled back if it fails at a request to which the previous one responds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollback_after_a_failure_is_a_change_without_a_failure() {
+    let old = component::of_response(200, TEXT, b"old");
+    let server = TestServer::builder().component(&old).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/a", &[]).await;
+    check(&mut events, "change", "old").await;
+    assert!(server.swap(component::that_traps_later("new")).await.is_accepted());
+    check(&mut events, "change", "new").await;
+    assert_eq!(server.get(TRAP).await.text(), "old");
+    check(&mut events, "change", "old").await;
+}
