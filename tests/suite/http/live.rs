@@ -291,6 +291,11 @@ async fn a_stream_tells_that_its_state_is_stale() {
     let stale = events.next().await.unwrap();
     assert_eq!(stale.name, "stale");
     assert!(stale.json()["age"].as_u64().unwrap() >= 7, "{stale:?}");
+    // Of a stream that begins with it, the client learns before the state that it is stale.
+    let mut other = server.connect().await;
+    let mut begun = Events::open(&mut other, "/state", &[]).await;
+    assert_eq!(begun.next().await.unwrap().name, "stale");
+    assert_eq!(begun.next().await.unwrap().name, "change");
     server.publisher.set_stale(None);
     assert_eq!(events.next().await.unwrap().name, "confirmed");
     // No module was run for this.

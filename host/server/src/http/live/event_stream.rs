@@ -125,6 +125,13 @@ impl EventStream {
             self.has_ended = true;
             return;
         }
+        let stale_since = version.stale_since;
+        let is_other = self.sent.is_stale != stale_since.is_some();
+        self.sent.is_stale = stale_since.is_some();
+        // Before the state that is stale, and after the one that is not any more.
+        if is_other && stale_since.is_some() {
+            self.push_own(event::stale(stale_since));
+        }
         let has_it = self.sent.number == Some(body.number)
             || body.etag().is_some_and(|etag| self.sent.etag.as_ref() == Some(etag));
         if !has_it {
@@ -133,9 +140,8 @@ impl EventStream {
         }
         self.sent.number = Some(body.number);
         self.sent.etag = body.etag().map(copied);
-        if self.sent.is_stale != version.stale_since.is_some() {
-            self.sent.is_stale = !self.sent.is_stale;
-            self.push_own(event::stale(version.stale_since));
+        if is_other && stale_since.is_none() {
+            self.push_own(event::stale(None));
         }
     }
 
