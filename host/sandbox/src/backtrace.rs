@@ -1,5 +1,7 @@
 //! Describes the location of a trap, without the frames of Rust's standard library.
 
+use std::borrow::Cow;
+
 use relayer_rest_common::text::{escape_control, truncate_at};
 use rustc_demangle::try_demangle;
 use wasmtime::{FrameInfo, WasmBacktrace};
@@ -64,7 +66,7 @@ fn functions(frame: &FrameInfo, sources: &SourceMap) -> Vec<Function> {
             name: Some(format!(
                 "{} ({}:{})",
                 name(position.function.unwrap_or("?")),
-                escape_control(&truncate_at(position.file, MAX_NAME)),
+                escape_control(&end_of_path(position.file)),
                 position.line
             )),
             number,
@@ -84,4 +86,26 @@ fn name(mangled: &str) -> String {
     let demangled = (mangled.len() <= MAX_MANGLED).then(|| try_demangle(mangled).ok()).flatten();
     let name = demangled.map(|name| format!("{name:#}"));
     escape_control(&truncate_at(name.as_deref().unwrap_or(mangled), MAX_NAME))
+}
+
+/// Returns a path without the folders at its start if it is long.
+fn end_of_path(path: &str) -> Cow<'_, str> {
+    match path.char_indices().rev().nth(MAX_NAME - 1) {
+        Some((start, _)) if start > 0 => Cow::Owned(format!("…{}", &path[start..])),
+        _ => Cow::Borrowed(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_NAME, end_of_path};
+
+    #[test]
+    fn a_long_path_keeps_its_file() {
+        let file = "/my-tool/src/lib.rs";
+        assert_eq!(end_of_path(file), file);
+        let folder = "ü".repeat(MAX_NAME - file.len());
+        assert_eq!(end_of_path(&format!("{folder}{file}")), format!("{folder}{file}"));
+        assert_eq!(end_of_path(&format!("/home/{folder}{file}")), format!("…{folder}{file}"));
+    }
 }
