@@ -7,9 +7,11 @@
 //! | `project.rs` | the project of a module: its language, and the command that builds it |
 //! | `source_files.rs` | the source files of a project, and their changes |
 //! | `build.rs` | runs the build of a project, in a process group that ends with it |
+//! | `built.rs` | the component of a project that was built for a server |
 //! | `deployment.rs` | deploys the builds: the first one on a new mount, later ones by swaps |
 
 mod build;
+mod built;
 mod deployment;
 mod project;
 mod session;
@@ -30,6 +32,7 @@ use tokio::sync::oneshot;
 use super::sockets::{announce, bind, check_upstream, listen_configs};
 use super::sources::Sources;
 use super::{CommandOutcome, Failure, descriptors, serve, signals};
+pub(super) use built::locate;
 use deployment::Deployment;
 use project::Project;
 use session::Session;

@@ -98,7 +98,7 @@ pub(super) fn run(args: &NewArgs) -> Result<CommandOutcome, Failure> {
     let folder = folder.display();
     let mut lines = vec![format!("created {folder}; next steps:"), format!("  cd {folder}")];
     lines.extend(steps.iter().map(|step| format!("  {step}")));
-    lines.push(format!("  relayer-rest check --dialect any {module}"));
+    lines.push("  relayer-rest check --dialect any .".to_owned());
     print(&lines)?;
     Ok(CommandOutcome::Done)
 }

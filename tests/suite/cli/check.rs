@@ -309,6 +309,55 @@ async fn requests_of_the_author_get_their_expected_responses() {
 }
 
 #[tokio::test]
+async fn the_folder_of_a_module_stands_for_its_last_build() {
+    let folder = Folder::new();
+    let path = folder.as_path().to_str().unwrap();
+    let error = async |program: Program| {
+        let ended = program.run().await;
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        ended.stderr
+    };
+    let checked = || Program::new(["check", "--dialect", "any", path]);
+    let language = "a folder without Cargo.toml, package.json or build.py; name a file, or";
+    assert!(error(checked()).await.contains(language));
+    folder.write("build.py", "");
+    let not_built =
+        format!("relayer-rest: module {path}: not built; run `python3 build.py` in this folder\n");
+    assert_eq!(error(checked()).await, not_built);
+    let module = component::with_response(204, "a", b"b");
+    let file = folder.write("my_tool.wasm", &module);
+    folder.write("requests.http", "GET /mine\n");
+    let ended = checked().run().await;
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.stdout.starts_with(&format!("module {file} ")), "{}", ended.stdout);
+    assert!(ended.stdout.contains("\nok     GET /mine "), "{}", ended.stdout);
+    folder.write("other.wasm", &module);
+    assert!(error(checked()).await.contains("more than one *.wasm; name one of them"));
+
+    // Cargo names its folder.
+    let manifest = "[package]\nname = 'my-tool'\n[lib]\ncrate-type = ['cdylib']\npath = 'lib.rs'\n";
+    folder.write("Cargo.toml", manifest);
+    folder.write("lib.rs", "");
+    let target = Folder::new();
+    let release = target.join("wasm32-unknown-unknown/release");
+    fs::create_dir_all(&release).unwrap();
+    let in_target = || checked().env("CARGO_TARGET_DIR", target.as_path());
+    let not_built =
+        format!("relayer-rest: module {path}: not built; run `cargo module` in this folder\n");
+    assert_eq!(error(in_target()).await, not_built);
+    fs::write(release.join("my_tool.wasm"), module).unwrap();
+    let ended = in_target().run().await;
+    let file = release.join("my_tool.wasm");
+    let start = format!("module {} ", file.display());
+    assert!(ended.stdout.starts_with(&start), "{ended:?}");
+    assert!(ended.stdout.contains("\nok     GET /mine "), "{}", ended.stdout);
+    folder.write("Cargo.toml", manifest.replace("cdylib", "rlib"));
+    assert!(error(in_target()).await.contains("the package has no cdylib"));
+    folder.write("Cargo.toml", "[");
+    assert!(error(in_target()).await.contains("cargo metadata fails; correct the package"));
+}
+
+#[tokio::test]
 async fn invalid_lines_of_a_requests_file_are_named() {
     let folder = Folder::new();
     let file = folder.write("a.wasm", component::that_returns_its_query());
