@@ -5,6 +5,7 @@
 //! | `rust.rs`, `js.rs`, `python.rs` | the template of each language |
 //! | `rust/`, `js/`, `python/` | the files of each template |
 //! | `requests.http` | requests to the module, and their expected responses |
+//! | `openapi.json` | the declaration of its routes |
 //! | `world.wit` | the module's imports, for languages that need a world |
 
 mod js;
@@ -55,6 +56,9 @@ struct Template {
 }
 
 const REQUESTS: &str = include_str!("../templates/requests.http");
+
+/// Declares the routes of the module, which are those of all templates.
+const DOCUMENT: &str = include_str!("../templates/openapi.json");
 
 const WORLD: &str = include_str!("../templates/world.wit");
 
