@@ -24,7 +24,7 @@ use http::Response;
 use relayer_rest_common::text::{truncate, truncate_at};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::RuleVerdict;
-use relayer_rest_sandbox::{GuestRequest, Module};
+use relayer_rest_sandbox::{GuestRequest, Module, OpenApi};
 use relayer_rest_sources::sample;
 use relayer_rest_state::{Snapshot, StatePublisher};
 use serde::Serialize;
@@ -43,9 +43,21 @@ pub(super) struct Exercise {
     routes: Vec<RouteReport>,
     /// The requests of the author.
     requests: Vec<RequestReport>,
+    /// The requests of the author that succeed, although the module does not declare their routes.
+    undeclared: Vec<UndeclaredRequest>,
     /// Whether the module declares routes.
     #[serde(skip)]
     has_document: bool,
+}
+
+/// A request for a route that the module serves, but does not declare.
+#[derive(Debug, Serialize)]
+struct UndeclaredRequest {
+    /// The method and target.
+    request: String,
+    /// The line of the file, or the option.
+    origin: String,
+    status: u16,
 }
 
 /// The response to a request of the author.
@@ -95,9 +107,31 @@ pub(super) async fn exercise(
         exchanges.push(report.exchange());
         reports.push(report);
     }
-    let routes = module.openapi().map(|openapi| routes::reports(openapi, &exchanges));
-    let has_document = routes.is_some();
-    (Exercise { routes: routes.unwrap_or_default(), requests: reports, has_document }, verdict)
+    let openapi = module.openapi();
+    let routes = openapi.map(|openapi| routes::reports(openapi, &exchanges));
+    let undeclared = openapi.into_iter().flat_map(|openapi| undeclared(openapi, &reports));
+    let exercise = Exercise {
+        undeclared: undeclared.collect(),
+        has_document: routes.is_some(),
+        routes: routes.unwrap_or_default(),
+        requests: reports,
+    };
+    (exercise, verdict)
+}
+
+/// Returns the requests that succeed, although no declared route is theirs.
+fn undeclared(
+    openapi: &OpenApi,
+    reports: &[RequestReport],
+) -> impl Iterator<Item = UndeclaredRequest> {
+    let of_report = |report: &RequestReport| {
+        let status = report.response.as_ref()?.status;
+        let is_undeclared = status < 400 && !report.exchange().is_declared(openapi);
+        let RequestReport { request, origin, .. } = report;
+        let [request, origin] = [request, origin].map(Clone::clone);
+        is_undeclared.then_some(UndeclaredRequest { request, origin, status })
+    };
+    reports.iter().filter_map(of_report)
 }
 
 /// Returns the state of the sample, for which authors expect responses.

@@ -308,6 +308,28 @@ async fn requests_of_the_author_get_their_expected_responses() {
     assert_eq!(report["requests"], expected);
 }
 
+/// The document of a module is stale after a route was added.
+#[tokio::test]
+async fn requests_for_routes_that_are_not_declared_are_reported() {
+    let folder = Folder::new();
+    let any = json!({"responses": {"default": {"description": "Any"}}});
+    let document = json!({"openapi": "3.1.0", "paths": {"/a/{id}": {"get": any}}});
+    let module = component::with_response(204, "a", b"b");
+    let module = component::with_document(module, document.to_string().as_bytes());
+    let file = folder.write("a.wasm", module);
+    let asks = ["--ask", "GET /a/1", "--ask", "HEAD /a/2", "--ask", "POST /a/3", "--ask", "GET /b"];
+    let checked = check(&[&["--dialect", "any"], &asks[..], &[&file]].concat()).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    let lines = "\nexercised     GET /a/{id}                    GET /a/ibc-0: 204\n\
+        not declared  POST /a/3                      204  (--ask)\n\
+        not declared  GET /b                         204  (--ask)\n\
+        to declare these routes, add them to openapi.json; with the SDK for Rust, \
+        UPDATE_OPENAPI=1 cargo test writes it\n";
+    assert!(checked.stdout.contains(lines), "{}", checked.stdout);
+    let end = "conforms to dialect any; 2 of 4 requests have an undeclared route\n";
+    assert!(checked.stdout.ends_with(end), "{}", checked.stdout);
+}
+
 #[tokio::test]
 async fn the_folder_of_a_module_stands_for_its_last_build() {
     let folder = Folder::new();

@@ -147,7 +147,8 @@ async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
     let build = format!("echo >> {count}; {BUILD}");
     let mut serving = with_build(&folder, &build, &[]).await;
     let output = serving.printed("grants = ").await;
-    let first = "\n1 of 2 declared routes were not exercised\nserved";
+    let first = "\n1 of 2 declared routes were not exercised\n\
+        1 of 1 requests have an undeclared route\nserved";
     assert!(output.contains(first), "{output}");
 
     replace(&folder, "module.bin", with_routes("2"));
@@ -159,6 +160,8 @@ async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
         "\n2 of 2 requests have different responses\n",
         "\n  GET /mine (not sent by clients)\n    body: 1 -> 2\n",
         "\n  GET /declared/ibc-0 (not sent by clients)\n    body: 1 -> 2\n",
+        "\nnot declared  GET /mine                      200  (requests.http:2)\n",
+        "\nto declare these routes, add them to openapi.json; with the SDK for Rust, ",
     ] {
         assert!(output.contains(line), "{line}: {output}");
     }
@@ -166,7 +169,7 @@ async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
     // Other requests need no build.
     replace(&folder, "requests.http", "# @expect body 2\nGET /mine\n");
     let output = serving.printed("unchanged").await;
-    assert!(output.starts_with("changed: requests.http\n1 of 2 declared"), "{output}");
+    assert!(output.starts_with("changed: requests.http\nnot declared "), "{output}");
     assert_eq!(fs::read_to_string(&count).unwrap(), "\n\n");
     replace(&folder, "requests.http", "GET\n");
     let output = serving.printed("unchanged").await;

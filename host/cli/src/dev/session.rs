@@ -97,6 +97,7 @@ impl Session {
         let mut lines = exercise.failed_requests();
         let failure = of_document.and_then(|rule| rule.failure);
         lines.extend(failure.map(|failure| format!("FAILED openapi: {failure}")));
+        lines.extend(exercise.undeclared());
         lines.extend(exercise.restrictions(false));
         lines
     }
