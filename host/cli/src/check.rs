@@ -27,6 +27,7 @@ use tokio::time::timeout;
 
 use super::capsules::{self, StoredFailure};
 use super::exercise::{Exercise, RequestsArgs, exercise, sample_state};
+use super::grant_args::GrantArgs;
 use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on, code_cache, compile, dev, print, print_json};
 
@@ -51,6 +52,8 @@ pub(super) struct CheckArgs {
     capsules: Option<PathBuf>,
     #[command(flatten)]
     requests: RequestsArgs,
+    #[command(flatten)]
+    grants: GrantArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -106,7 +109,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     // allow.
     let limits = &config.module.limits;
     let compiler = Some(compile::compiler());
-    let headers = config.module.headers.clone();
+    let headers = args.grants.headers()?.unwrap_or_else(|| config.module.headers.clone());
     // A server that loads this module next finds its code there.
     let code_cache = code_cache::open(&config.code_cache)?;
     let options = EngineOptions { headers, wasi: true, code_cache, compiler, ..limits.into() };

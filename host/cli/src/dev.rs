@@ -29,6 +29,7 @@ use relayer_rest_state::StatePublisher;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
+use super::grant_args::GrantArgs;
 use super::sockets::{announce, bind, check_upstream, listen_configs};
 use super::sources::Sources;
 use super::{CommandOutcome, Failure, descriptors, serve, signals};
@@ -57,6 +58,8 @@ pub(super) struct DevArgs {
     /// [default: it is an extension at /ext/NAME]
     #[arg(long, value_name = "DIALECT")]
     api: Option<Dialect>,
+    #[command(flatten)]
+    grants: GrantArgs,
     /// REST API of a running relayer, instead of the sample
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
@@ -83,6 +86,7 @@ pub(super) fn run(args: &DevArgs) -> Result<CommandOutcome, Failure> {
 
 /// Serves the builds of a project until a signal ends it.
 async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
+    let headers = args.grants.headers()?.unwrap_or_default();
     let shutdown = signals::shutdown()?;
     let mut layers = Layers::new(None);
     for (key, value, option) in [
@@ -111,7 +115,7 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
     let relayer_dialect = if upstream.is_some() { Dialect::V1_13 } else { Dialect::V0_7 };
     serve::poll(upstream, None, &publisher)?;
     let state = publisher.reader();
-    let deployment = Deployment::new(state.clone(), args.api, relayer_dialect)?;
+    let deployment = Deployment::new(state.clone(), args.api, relayer_dialect, headers)?;
     let server = Server::with_registry(Arc::clone(&deployment.registry), state)
         .with_limits(descriptors::bounded(config.http.clone(), 2))
         .with_live_limits(config.live.clone())

@@ -75,6 +75,35 @@ async fn a_change_is_built_checked_and_served_with_its_differences() {
 }
 
 #[tokio::test]
+async fn a_response_header_beyond_the_mount_needs_an_option() {
+    let folder = Folder::new();
+    folder.write("module.bin", component::with_response(200, "service-worker-allowed", b"/"));
+    let mut serving = dev(&folder, &[]).await;
+    let output = serving.printed("waiting for a change").await;
+    assert!(output.contains("header service-worker-allowed affects more than"), "{output}");
+    serving.stop().await;
+    let mut serving = dev(&folder, &["--grant-header", "service-worker-allowed"]).await;
+    let output = serving.printed("headers = ").await;
+    assert!(output.ends_with("\n  headers = [\"service-worker-allowed\"]\n"), "{output}");
+    let mut client = serving.connect().await;
+    assert_eq!(client.get("/ext/my-tool/").await.header("service-worker-allowed"), "/");
+    serving.stop().await;
+
+    let file = folder.path("my_tool.wasm");
+    for (header, status) in [("alt-svc", 1), ("service-worker-allowed", 0)] {
+        let args = ["check", "--dialect", "any", &file, "--grant-header", header];
+        assert_eq!(Program::new(args).run().await.status, Some(status), "{header}");
+    }
+    let path = folder.as_path().to_str().unwrap();
+    let ended =
+        Program::new(["dev", path, "--build", "true", "--grant-header", "etag"]).run().await;
+    assert_eq!(
+        ended.stderr,
+        "relayer-rest: --grant-header: header etag needs no grant; remove it\n"
+    );
+}
+
+#[tokio::test]
 async fn the_last_good_build_stays_while_others_fail() {
     let folder = Folder::new();
     folder.write("module.bin", with_body("1"));

@@ -9,7 +9,8 @@ use http::{HeaderMap, Method};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{
-    API, Engine, EngineError, EngineOptions, Grants, GuestRequest, Limits, LoadError, Module,
+    API, Engine, EngineError, EngineOptions, Grants, GuestRequest, HeaderGrants, Limits, LoadError,
+    Module,
 };
 use relayer_rest_server::config::ExtensionName;
 use relayer_rest_server::registry::{
@@ -35,6 +36,8 @@ pub(super) struct Deployment {
     /// The dialect in which the module serves the API; none for an extension.
     dialect: Option<Dialect>,
     api: Arc<Mount>,
+    /// The response headers that the module may set, although they have effects beyond its mount.
+    headers: HeaderGrants,
     mount: Option<Arc<Mount>>,
 }
 
@@ -45,17 +48,23 @@ impl Deployment {
         state: StateReader,
         dialect: Option<Dialect>,
         relayer_dialect: Dialect,
+        headers: HeaderGrants,
     ) -> Result<Self, DeploymentError> {
         // The settings that a mount needs are printed once they are known.
         let limits = Limits::default();
-        let options = EngineOptions { wasi: true, quick_compilation: true, ..(&limits).into() };
+        let options = EngineOptions {
+            wasi: true,
+            quick_compilation: true,
+            headers: headers.clone(),
+            ..(&limits).into()
+        };
         let engine = Engine::with(options)?;
         let component = relayer_dialect.component();
         let module = Module::from_bytes(&engine, "embedded", component)?;
         let api = Arc::new(Mount::api(module).with_dialect(relayer_dialect));
         let registry = Registry::with_mounts(Mounts::new(Arc::clone(&api)));
         let registry = Arc::new(registry);
-        Ok(Self { registry, engine, state, dialect, api, mount: None })
+        Ok(Self { registry, engine, state, dialect, api, headers, mount: None })
     }
 
     /// Deploys a component, and returns the report of a build that serves. If it fails a check,
@@ -142,6 +151,9 @@ impl Deployment {
         };
         if imports.iter().any(|import| import.starts_with("wasi:")) {
             lines.push("wasi = true".to_owned());
+        }
+        if self.headers != HeaderGrants::default() {
+            lines.push(self.headers.as_setting());
         }
         lines
     }
