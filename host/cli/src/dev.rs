@@ -8,11 +8,13 @@
 //! | `source_files.rs` | the source files of a project, and their changes |
 //! | `build.rs` | runs the build of a project, in a process group that ends with it |
 //! | `built.rs` | the component of a project that was built for a server |
+//! | `document.rs` | compares the declaration of the routes with the one in the module |
 //! | `deployment.rs` | deploys the builds: the first one on a new mount, later ones by swaps |
 
 mod build;
 mod built;
 mod deployment;
+mod document;
 mod project;
 mod session;
 mod source_files;

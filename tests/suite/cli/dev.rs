@@ -103,6 +103,31 @@ async fn a_response_header_beyond_the_mount_needs_an_option() {
     );
 }
 
+/// The document of the project has an effect only if the build adds it to the module.
+#[tokio::test]
+async fn a_document_that_differs_from_the_one_in_the_module_is_reported() {
+    let folder = Folder::new();
+    let document = json!({"openapi": "3.1.0", "paths": {}}).to_string();
+    folder.write("module.bin", with_body("1"));
+    folder.write("openapi.json", &document);
+    let mut serving = dev(&folder, &[]).await;
+    let output = serving.printed("grants = ").await;
+    assert!(output.contains("\nopenapi.json: not in the module, so its routes "), "{output}");
+    let module = component::with_document(with_body("2"), document.as_bytes());
+    replace(&folder, "module.bin", module);
+    let output = serving.printed("served after").await;
+    assert!(!output.contains("openapi.json:"), "{output}");
+    for (document, problem) in [
+        ("{\"openapi\": \"3.1.1\", \"paths\": {}}", "not the document that the module has; add it"),
+        ("{", "not an OpenAPI document: "),
+    ] {
+        replace(&folder, "openapi.json", document);
+        let output = serving.printed("unchanged").await;
+        assert!(output.contains(&format!("\nopenapi.json: {problem}")), "{output}");
+    }
+    serving.stop().await;
+}
+
 #[tokio::test]
 async fn the_last_good_build_stays_while_others_fail() {
     let folder = Folder::new();

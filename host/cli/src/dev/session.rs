@@ -11,6 +11,7 @@ use relayer_rest_state::Snapshot;
 
 use super::build;
 use super::deployment::Deployment;
+use super::document;
 use super::project::Project;
 use super::source_files::{SourceChange, SourceFiles};
 use crate::exercise::{AuthorRequests, REQUESTS_FILE, exercise, sample_state};
@@ -97,6 +98,7 @@ impl Session {
         let mut lines = exercise.failed_requests();
         let failure = of_document.and_then(|rule| rule.failure);
         lines.extend(failure.map(|failure| format!("FAILED openapi: {failure}")));
+        lines.extend(document::problem(&self.project.folder, module.openapi()));
         lines.extend(exercise.undeclared());
         lines.extend(exercise.restrictions(false));
         lines
