@@ -75,6 +75,25 @@ async fn a_change_is_built_checked_and_served_with_its_differences() {
 }
 
 #[tokio::test]
+async fn requests_during_the_first_build_get_503() {
+    let folder = Folder::new();
+    folder.write("module.bin", with_body("1"));
+    let build = format!("until test -e go; do sleep 0.1; done; {BUILD}");
+    let mut serving = with_build(&folder, &build, &[]).await;
+    let mut client = serving.connect().await;
+    let response = client.get("/ext/my-tool/a").await;
+    let message = "the extension at /ext is being loaded; try again";
+    response.check_error(503, "ExtensionLoading", message);
+    assert_ne!(response.header("retry-after"), "");
+    assert_eq!(client.get("/version").await.status, 200);
+    folder.write("go", "");
+    serving.printed("grants = ").await;
+    assert_eq!(client.get("/ext/my-tool/a").await.text(), "1");
+    assert_eq!(client.get("/ext/other").await.status, 404);
+    serving.stop().await;
+}
+
+#[tokio::test]
 async fn a_response_header_beyond_the_mount_needs_an_option() {
     let folder = Folder::new();
     folder.write("module.bin", component::with_response(200, "service-worker-allowed", b"/"));
@@ -139,7 +158,9 @@ async fn the_last_good_build_stays_while_others_fail() {
     // The message of the tool is not changed.
     serving.logged("module.bin:1: broken").await;
     let mut client = serving.connect().await;
-    assert_eq!(client.get("/ext/my-tool/").await.status, 404);
+    let response = client.get("/ext/my-tool/").await;
+    let message = "this extension is out of service; the log of the server has the reason";
+    response.check_error(503, "ExtensionUnavailable", message);
     fs::remove_file(folder.join("fail")).unwrap();
     let output = serving.printed("grants = ").await;
     assert!(output.starts_with("changed: fail\nserved after "), "{output}");

@@ -68,7 +68,10 @@ impl Session {
         };
         let file = match built {
             Ok(module) => self.module.insert(module).clone(),
-            Err(error) => return vec![error.to_string(), self.active()],
+            Err(error) => {
+                self.deployment.failed(&error.to_string());
+                return vec![error.to_string(), self.active()];
+            }
         };
         let mut steps = vec![("build".to_owned(), start.elapsed())];
         let mut lines = Vec::new();
@@ -86,7 +89,10 @@ impl Session {
                 lines.extend(self.served(&report, &time(elapsed, &steps)));
                 lines.extend(self.changed_settings(&file));
             }
-            Err(reason) => lines.extend([format!("rejected: {reason}"), self.active()]),
+            Err(reason) => {
+                self.deployment.failed(&reason);
+                lines.extend([format!("rejected: {reason}"), self.active()]);
+            }
         }
         lines
     }
