@@ -45,6 +45,9 @@ async fn author(language: &str, source: &str, next: &str) {
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     let needs = "\nneeds    grants = [\"chains\", \"query\"], wasi = true (as an extension)\n";
     assert!(ended.stdout.contains(needs), "{}", ended.stdout);
+    let declared = "\nexercised     GET /chain/{id}                GET /chain/ibc-0: 200\n";
+    assert!(ended.stdout.contains(declared), "{}", ended.stdout);
+    assert!(ended.stdout.ends_with("\nthe module conforms to dialect any\n"), "{}", ended.stdout);
 
     // Mounts it as its README says.
     let args = ["--listen", "127.0.0.1:0", "--config", config];

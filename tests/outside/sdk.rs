@@ -8,6 +8,7 @@ use std::process::Command;
 use relayer_rest_sdk::Request;
 use relayer_rest_sdk::testing::FakeHost;
 use relayer_rest_tests::cargo::root;
+use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::sdk_cases::CASES;
@@ -173,4 +174,34 @@ async fn a_module_in_python_responds_as_the_one_in_rust() {
         ["a status is an int, such as 200, not '200'", "a header's value is a str, not 1"];
     let driver = ("driver.py", PYTHON);
     compare("python", "handle.py", "handle.py", driver, "python3", invalid).await;
+}
+
+/// Runs the script that adds the document to a module, and returns the routes of the module.
+async fn declared(language: &str, program: &str, script: &str) -> Value {
+    let folder = Folder::new();
+    let mine = folder.join("my-tool");
+    let new = ["new", "--lang", language, mine.to_str().unwrap()];
+    assert_eq!(Program::new(&new).run().await.status, Some(0));
+    let module = mine.join("my-tool.wasm");
+    fs::write(&module, component::with_response(204, "a", b"b")).unwrap();
+    let status = Command::new(program).args([script, "my-tool.wasm"]).current_dir(&mine).status();
+    assert!(status.unwrap().success());
+    fs::remove_file(mine.join("requests.http")).unwrap();
+    let check = ["check", "--dialect", "any", "--json", mine.to_str().unwrap()];
+    let report: Value = serde_json::from_str(&Program::new(check).run().await.stdout).unwrap();
+    report["routes"].as_array().unwrap().iter().map(|route| route["route"].clone()).collect()
+}
+
+#[tokio::test]
+#[ignore = "needs node 20"]
+async fn a_module_in_javascript_declares_the_routes_of_its_document() {
+    let routes = declared("js", "node", "sdk/openapi.js").await;
+    assert_eq!(routes, json!(["GET /", "GET /chain/{id}"]));
+}
+
+#[tokio::test]
+#[ignore = "needs python3"]
+async fn a_module_in_python_declares_the_routes_of_its_document() {
+    let routes = declared("python", "python3", "sdk/openapi.py").await;
+    assert_eq!(routes, json!(["GET /", "GET /chain/{id}"]));
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use relayer_rest_common::files;
 use relayer_rest_modules::{BUNDLED_EXTENSIONS, DEFAULT_MODULE, MODULE_1_13};
 use relayer_rest_sandbox::{
-    Capsule, DebugOutput, Digest, Engine, EngineOptions, MAX_CAPSULE_SIZE, MAX_COMPONENT_SIZE,
-    Module, Outcome, Replay,
+    Capsule, DebugOutput, Digest, Engine, EngineOptions, LoadError, MAX_CAPSULE_SIZE,
+    MAX_COMPONENT_SIZE, Module, Outcome, Replay,
 };
 use relayer_rest_server::config::Config;
 use serde::Serialize;
@@ -77,7 +77,7 @@ pub(super) fn component(
 /// Reads a component, and returns it with its name in messages.
 pub(super) fn read_component(file: &Path) -> Result<(String, Vec<u8>), Failure> {
     let bytes = files::read(file, MAX_COMPONENT_SIZE)
-        .map_err(|error| format!("module {}: cannot be read: {error}", file.display()))?;
+        .map_err(|source| LoadError::Unreadable { file: file.to_owned(), source })?;
     Ok((file.display().to_string(), bytes))
 }
 

@@ -27,12 +27,14 @@ use tokio::time::timeout;
 
 use super::capsules::{self, StoredFailure};
 use super::exercise::{Exercise, RequestsArgs, exercise, sample_state};
+use super::grant_args::GrantArgs;
 use super::progress::Progress;
-use super::{CommandOutcome, Failure, block_on, code_cache, compile, print, print_json};
+use super::{CommandOutcome, Failure, block_on, code_cache, compile, dev, print, print_json};
 
 #[derive(Args)]
 pub(super) struct CheckArgs {
-    /// Component to check: a file, or `oci://REGISTRY/REPOSITORY@sha256:DIGEST`
+    /// Component to check: a file, the folder of a module that is built, or
+    /// `oci://REGISTRY/REPOSITORY@sha256:DIGEST`
     #[arg(value_name = "MODULE")]
     module: ModuleLocation,
     /// Dialect of the API that it must conform to: 0.7, 1.13 or any
@@ -50,6 +52,8 @@ pub(super) struct CheckArgs {
     capsules: Option<PathBuf>,
     #[command(flatten)]
     requests: RequestsArgs,
+    #[command(flatten)]
+    grants: GrantArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -99,19 +103,20 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let config = config.unwrap_or_default();
     let requests = args.requests.read(args.module.file())?;
+    let location = dev::locate(&args.module)?;
     let present = args.relayer_config.as_deref().map(relayer_state).transpose()?;
     // WASI and all grants are allowed here; the report lists the ones that a mount must
     // allow.
     let limits = &config.module.limits;
     let compiler = Some(compile::compiler());
-    let headers = config.module.headers.clone();
+    let headers = args.grants.headers()?.unwrap_or_else(|| config.module.headers.clone());
     // A server that loads this module next finds its code there.
     let code_cache = code_cache::open(&config.code_cache)?;
     let options = EngineOptions { headers, wasi: true, code_cache, compiler, ..limits.into() };
     let engine = Engine::with(options)?;
-    let name = args.module.to_string();
+    let name = location.to_string();
     let access = RegistryAccess { settings: config.registries.clone(), signer: None };
-    let bytes = Source::new(args.module.clone(), &access).read(ByteSize::b(MAX_COMPONENT_SIZE));
+    let bytes = Source::new(location, &access).read(ByteSize::b(MAX_COMPONENT_SIZE));
     let bytes = bytes.map_err(|(_, message)| format!("module {name}: {message}"));
     let mut report = CheckReport {
         digest: bytes.as_ref().ok().map(|bytes| Digest::new(bytes)),
@@ -126,8 +131,12 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
         capsules: None,
         module: name.clone(),
     };
-    let too_slow =
-        || format!("module {name}: no result within {:?}; raise swap.time", config.swap.time);
+    let too_slow = || {
+        format!(
+            "module {name}: no result within {:?}; raise swap.time in a file of settings, and name it with --config",
+            config.swap.time
+        )
+    };
     let progress = Progress::new(if args.capsules.is_some() { 4 } else { 3 });
     let module = match &bytes {
         Ok(bytes) => {

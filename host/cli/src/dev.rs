@@ -7,10 +7,14 @@
 //! | `project.rs` | the project of a module: its language, and the command that builds it |
 //! | `source_files.rs` | the source files of a project, and their changes |
 //! | `build.rs` | runs the build of a project, in a process group that ends with it |
+//! | `built.rs` | the component of a project that was built for a server |
+//! | `document.rs` | compares the declaration of the routes with the one in the module |
 //! | `deployment.rs` | deploys the builds: the first one on a new mount, later ones by swaps |
 
 mod build;
+mod built;
 mod deployment;
+mod document;
 mod project;
 mod session;
 mod source_files;
@@ -27,9 +31,11 @@ use relayer_rest_state::StatePublisher;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
+use super::grant_args::GrantArgs;
 use super::sockets::{announce, bind, check_upstream, listen_configs};
 use super::sources::Sources;
 use super::{CommandOutcome, Failure, descriptors, serve, signals};
+pub(super) use built::locate;
 use deployment::Deployment;
 use project::Project;
 use session::Session;
@@ -54,6 +60,8 @@ pub(super) struct DevArgs {
     /// [default: it is an extension at /ext/NAME]
     #[arg(long, value_name = "DIALECT")]
     api: Option<Dialect>,
+    #[command(flatten)]
+    grants: GrantArgs,
     /// REST API of a running relayer, instead of the sample
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
@@ -80,6 +88,7 @@ pub(super) fn run(args: &DevArgs) -> Result<CommandOutcome, Failure> {
 
 /// Serves the builds of a project until a signal ends it.
 async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
+    let headers = args.grants.headers()?.unwrap_or_default();
     let shutdown = signals::shutdown()?;
     let mut layers = Layers::new(None);
     for (key, value, option) in [
@@ -108,7 +117,7 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
     let relayer_dialect = if upstream.is_some() { Dialect::V1_13 } else { Dialect::V0_7 };
     serve::poll(upstream, None, &publisher)?;
     let state = publisher.reader();
-    let deployment = Deployment::new(state.clone(), args.api, relayer_dialect)?;
+    let deployment = Deployment::new(state.clone(), args.api, relayer_dialect, headers)?;
     let server = Server::with_registry(Arc::clone(&deployment.registry), state)
         .with_limits(descriptors::bounded(config.http.clone(), 2))
         .with_live_limits(config.live.clone())

@@ -19,16 +19,14 @@ mod routes;
 mod text;
 mod volatile;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Response};
+use http::Response;
 use relayer_rest_common::text::{truncate, truncate_at};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::RuleVerdict;
-use relayer_rest_sandbox::{GuestRequest, Module};
+use relayer_rest_sandbox::{GuestRequest, Module, OpenApi};
 use relayer_rest_sources::sample;
 use relayer_rest_state::{Snapshot, StatePublisher};
 use serde::Serialize;
@@ -48,11 +46,23 @@ pub(super) struct Exercise {
     routes: Vec<RouteReport>,
     /// The requests of the author.
     requests: Vec<RequestReport>,
+    /// The requests of the author that succeed, although the module does not declare their routes.
+    undeclared: Vec<UndeclaredRequest>,
     /// The responses that change with each publication of the state.
     volatile: Vec<Volatile>,
     /// Whether the module declares routes.
     #[serde(skip)]
     has_document: bool,
+}
+
+/// A request for a route that the module serves, but does not declare.
+#[derive(Debug, Serialize)]
+struct UndeclaredRequest {
+    /// The method and target.
+    request: String,
+    /// The line of the file, or the option.
+    origin: String,
+    status: u16,
 }
 
 /// The response to a request of the author.
@@ -102,35 +112,32 @@ pub(super) async fn exercise(
         exchanges.push(report.exchange());
         reports.push(report);
     }
-    let routes = module.openapi().map(|openapi| routes::reports(openapi, &exchanges));
-    let has_document = routes.is_some();
-    let routes = routes.unwrap_or_default();
-    let volatile = volatile(module, requests, &exchanges, snapshot).await;
-    (Exercise { routes, requests: reports, volatile, has_document }, verdict)
+    let openapi = module.openapi();
+    let routes = openapi.map(|openapi| routes::reports(openapi, &exchanges));
+    let undeclared = openapi.into_iter().flat_map(|openapi| undeclared(openapi, &reports));
+    let exercise = Exercise {
+        undeclared: undeclared.collect(),
+        has_document: routes.is_some(),
+        volatile: volatile::find_all(module, requests, &exchanges, snapshot).await,
+        routes: routes.unwrap_or_default(),
+        requests: reports,
+    };
+    (exercise, verdict)
 }
 
-/// Returns the responses that change with each publication of the state, among those to GET that
-/// were a success.
-async fn volatile(
-    module: &Module,
-    requests: &AuthorRequests,
-    exchanges: &[Exchange],
-    snapshot: &Arc<Snapshot>,
-) -> Vec<Volatile> {
-    let own = requests.iter().map(|request| Arc::clone(&request.request));
-    let targets = exchanges.iter().filter_map(Exchange::successful_target);
-    let targets: BTreeSet<&str> = targets.collect();
-    let declared = targets.into_iter().filter_map(|target| {
-        let target = PathAndQuery::try_from(target).ok()?;
-        Some(Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new())))
-    });
-    let mut found: Vec<Volatile> = Vec::new();
-    for request in own.filter(|request| request.method == Method::GET).chain(declared) {
-        let volatile = Volatile::find(module, &request, snapshot).await;
-        let is_new = |volatile: &Volatile| found.iter().all(|known| !known.is_of(volatile));
-        found.extend(volatile.filter(is_new));
-    }
-    found
+/// Returns the requests that succeed, although no declared route is theirs.
+fn undeclared(
+    openapi: &OpenApi,
+    reports: &[RequestReport],
+) -> impl Iterator<Item = UndeclaredRequest> {
+    let of_report = |report: &RequestReport| {
+        let status = report.response.as_ref()?.status;
+        let is_undeclared = status < 400 && !report.exchange().is_declared(openapi);
+        let RequestReport { request, origin, .. } = report;
+        let [request, origin] = [request, origin].map(Clone::clone);
+        is_undeclared.then_some(UndeclaredRequest { request, origin, status })
+    };
+    reports.iter().filter_map(of_report)
 }
 
 /// Returns the state of the sample, for which authors expect responses.

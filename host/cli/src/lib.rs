@@ -16,6 +16,7 @@
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `dev.rs`, `dev/` | `dev`: serves a module in development |
 //! | `exercise.rs`, `exercise/` | the routes of a module and the requests of its author, for `check` and `dev` |
+//! | `grant_args.rs` | the option that grants response headers, for `check` and `dev` |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `settings.rs` | the options that override settings |
 //! | `mounts.rs` | the mounts of the settings, loaded without a server |
@@ -39,6 +40,7 @@ mod dev;
 mod doctor;
 mod exercise;
 mod explain;
+mod grant_args;
 mod idle_memory;
 #[cfg(feature = "registries")]
 mod inspect;

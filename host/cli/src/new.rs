@@ -5,6 +5,7 @@
 //! | `rust.rs`, `js.rs`, `python.rs` | the template of each language |
 //! | `rust/`, `js/`, `python/` | the files of each template |
 //! | `requests.http` | requests to the module, and their expected responses |
+//! | `openapi.json` | the declaration of its routes |
 //! | `world.wit` | the module's imports, for languages that need a world |
 
 mod js;
@@ -56,6 +57,9 @@ struct Template {
 
 const REQUESTS: &str = include_str!("../templates/requests.http");
 
+/// Declares the routes of the module, which are those of all templates.
+const DOCUMENT: &str = include_str!("../templates/openapi.json");
+
 const WORLD: &str = include_str!("../templates/world.wit");
 
 /// The files of the contract.
@@ -98,7 +102,7 @@ pub(super) fn run(args: &NewArgs) -> Result<CommandOutcome, Failure> {
     let folder = folder.display();
     let mut lines = vec![format!("created {folder}; next steps:"), format!("  cd {folder}")];
     lines.extend(steps.iter().map(|step| format!("  {step}")));
-    lines.push(format!("  relayer-rest check --dialect any {module}"));
+    lines.push("  relayer-rest check --dialect any .".to_owned());
     print(&lines)?;
     Ok(CommandOutcome::Done)
 }

@@ -21,14 +21,14 @@ use serde::Serialize;
 use super::capsules::{self, StoredFailure};
 use super::control::ControlArgs;
 use super::progress::Progress;
-use super::{CommandOutcome, Failure, block_on, print, print_json};
+use super::{CommandOutcome, Failure, block_on, dev, print, print_json};
 pub(super) use shadow::status_text;
 use shadow::{ShadowArgs, ShadowRequest};
 
 #[derive(Args)]
 pub(super) struct SwapArgs {
-    /// Component to swap in: a file, or `oci://REGISTRY/REPOSITORY@sha256:DIGEST`,
-    /// which the server pulls
+    /// Component to swap in: a file, the folder of a module that is built, or
+    /// `oci://REGISTRY/REPOSITORY@sha256:DIGEST`, which the server pulls
     #[arg(value_name = "MODULE")]
     module: ModuleLocation,
     /// Path of the mount
@@ -65,7 +65,8 @@ pub(super) struct SwapArgs {
 }
 
 pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
-    let shadow = args.shadow.request(&file_name(&args.module))?;
+    let module = dev::locate(&args.module)?;
+    let shadow = args.shadow.request(&file_name(&module))?;
     let access = RegistryAccess { signer: args.signer.clone(), ..RegistryAccess::default() };
     let candidate = Candidate {
         sha256: args.sha256,
@@ -73,11 +74,11 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
         dry_run: args.dry_run,
         force: args.force,
         shadow: shadow.as_ref().map(|request| request.shadow.clone()),
-        ..Candidate::new(Source::new(args.module.clone(), &access))
+        ..Candidate::new(Source::new(module.clone(), &access))
     };
     let client = args.control.client()?;
     let progress = Progress::new(1);
-    progress.step(format!("preflight of {} by the server", args.module));
+    progress.step(format!("preflight of {module} by the server"));
     let swapped = match &shadow {
         Some(_) => shadow::swap(&client, &args.mount, candidate, &progress)?,
         None => block_on(client.swap(&args.mount, candidate))?,
@@ -99,7 +100,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
         shadow.write(&report)?;
     }
     let replayed = args.capsules.as_deref().filter(|_| report.is_accepted());
-    let replayed = replayed.map(|folder| replay_failures(folder, args)).transpose()?;
+    let replayed = replayed.map(|folder| replay_failures(folder, args, &module)).transpose()?;
     let still_fails = replayed.iter().flatten().any(StoredFailure::still_fails);
     if args.json {
         print_json(&Report { report: &report, capsules: replayed.as_deref() })?;
@@ -114,9 +115,13 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
 }
 
 /// Repeats the stored failures of the mount, in this process.
-fn replay_failures(folder: &Path, args: &SwapArgs) -> Result<Vec<StoredFailure>, Failure> {
-    let file = args.module.file().ok_or_else(|| {
-        format!("module {}: not a file; --capsules needs one, which `pull` writes", args.module)
+fn replay_failures(
+    folder: &Path,
+    args: &SwapArgs,
+    module: &ModuleLocation,
+) -> Result<Vec<StoredFailure>, Failure> {
+    let file = module.file().ok_or_else(|| {
+        format!("module {module}: not a file; --capsules needs one, which `pull` writes")
     })?;
     let (name, component) = capsules::read_component(file)?;
     capsules::replay_all(folder, (&name, &component), Some(&args.mount))

@@ -23,6 +23,18 @@ pub fn read(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_up_to(file, limit)
 }
 
+/// Returns the remedy for a file that cannot be read, with the folder in which a relative path
+/// was resolved.
+#[must_use]
+pub fn remedy(file: &Path, error: &io::Error) -> String {
+    match std::env::current_dir() {
+        Ok(folder) if file.is_relative() && error.kind() == io::ErrorKind::NotFound => {
+            format!("check the path, which is relative to {}", folder.display())
+        }
+        _ => "check the path and its permissions".to_owned(),
+    }
+}
+
 /// Returns the content of a file of any type, since settings may come from a pipe.
 /// Returns an error if it has more than `limit` bytes.
 pub fn read_any(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
@@ -41,7 +53,7 @@ fn read_up_to(file: File, limit: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{read, read_any};
+    use super::{read, read_any, remedy};
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::io::ErrorKind;
     use std::path::Path;
@@ -55,6 +67,19 @@ mod tests {
         std::fs::write(file.path(), [7; 10]).unwrap();
         assert_eq!(read(file.path(), 10).unwrap(), [7; 10]);
         assert_eq!(read(file.path(), 9).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn the_remedy_for_a_missing_file_names_the_folder_of_a_relative_path() {
+        let of = |file: &str, kind: ErrorKind| remedy(Path::new(file), &kind.into());
+        let folder = std::env::current_dir().unwrap();
+        let relative = format!("check the path, which is relative to {}", folder.display());
+        assert_eq!(of("a/b.wasm", ErrorKind::NotFound), relative);
+        for (file, kind) in
+            [("/a/b.wasm", ErrorKind::NotFound), ("a/b.wasm", ErrorKind::PermissionDenied)]
+        {
+            assert_eq!(of(file, kind), "check the path and its permissions");
+        }
     }
 
     #[test]

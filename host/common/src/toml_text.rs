@@ -58,9 +58,14 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
         message: {
             let message = escaped(&truncate_at(&escape_control(error.message()), MAX_MESSAGE));
             let start = error.span().map_or(0, |span| span.start);
-            let remedy =
-                if message == "duplicate key" { unique(text, start) } else { suggestion(&message) };
-            format!("{message}{remedy}")
+            list_expected(&message, text, start).unwrap_or_else(|| {
+                let remedy = if message == "duplicate key" {
+                    unique(text, start)
+                } else {
+                    suggestion(&message)
+                };
+                format!("{message}{remedy}")
+            })
         },
     };
     let source = toml::Deserializer::parse(text).map_err(|error| located(&error, Vec::new()))?;
@@ -91,11 +96,32 @@ fn suggestion(message: &str) -> String {
     }
 }
 
+/// Returns the message about a value that is not a list, but must be one. `start` is its offset
+/// in the text.
+fn list_expected(message: &str, text: &str, start: usize) -> Option<String> {
+    let found = message.strip_prefix("invalid type: ")?.strip_suffix(", expected a sequence")?;
+    let header = line_at(text, start);
+    let section = header.strip_prefix('[').and_then(|header| header.split([']', '.']).next());
+    let value = found.strip_prefix("string ").filter(|value| value.len() <= MAX_KEY);
+    Some(match (section, value) {
+        (Some(name), _) if found == "map" && name.len() <= MAX_KEY => {
+            format!("a section that can be repeated; write it as [[{}]]", escaped(name.trim()))
+        }
+        (_, Some(value)) => format!("expected a list, not a string; write [{value}]"),
+        _ => format!("expected a list, not {found}; write its values in [ ]"),
+    })
+}
+
+/// Returns the line with this offset, without the spaces around it.
+fn line_at(text: &str, offset: usize) -> &str {
+    let before = text.get(..offset).unwrap_or_default();
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    text[start..].lines().next().unwrap_or_default().trim()
+}
+
 /// Returns the remedy for a key that is not the only one of its name.
 fn unique(text: &str, start: usize) -> String {
-    let line_start =
-        text.get(..start).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
-    let line = text[line_start..].lines().next().unwrap_or_default().trim();
+    let line = line_at(text, start);
     let is_section = line.starts_with("[[");
     match line.trim_matches(['[', ']']) {
         name if is_section && name.len() <= MAX_KEY => format!(
@@ -265,6 +291,30 @@ mod tests {
             "duplicate key: inner has a value above; write all of them as [[inner]], or all in the value"
         );
         assert_eq!(message("inner = []\ninner = []"), "duplicate key; give it once");
+    }
+
+    #[test]
+    fn a_value_that_must_be_a_list_has_a_remedy() {
+        for (text, line, message) in [
+            (
+                "\n [inner]  # one\nnumber = 1",
+                2,
+                "a section that can be repeated; write it as [[inner]]",
+            ),
+            (
+                "[inner.limits]\nnumber = 1",
+                1,
+                "a section that can be repeated; write it as [[inner]]",
+            ),
+            ("inner = 'a\"b'", 1, "expected a list, not a string; write [\"a\\\"b\"]"),
+            ("inner = 1", 1, "expected a list, not integer `1`; write its values in [ ]"),
+            ("inner.number = 1", 1, "expected a list, not map; write its values in [ ]"),
+        ] {
+            let error = parse::<Outer>(text).unwrap_err();
+            assert_eq!(error.message, message, "{text}");
+            assert_eq!(error.position.map(|position| position.line), Some(line), "{text}");
+            assert_eq!(dotted(&error.path), "inner");
+        }
     }
 
     #[test]

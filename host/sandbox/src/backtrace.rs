@@ -1,5 +1,7 @@
 //! Describes the location of a trap, without the frames of Rust's standard library.
 
+use std::borrow::Cow;
+
 use relayer_rest_common::text::{escape_control, truncate_at};
 use rustc_demangle::try_demangle;
 use wasmtime::{FrameInfo, WasmBacktrace};
@@ -22,48 +24,59 @@ const STD: [&str; 8] =
 
 /// Returns the functions of a backtrace with their source locations, such as `in
 /// count (src/lib.rs:25), called by handle (src/lib.rs:12)`, or `None` if
-/// there are none.
+/// there are none. Functions without a name are only counted, except for the first one if no
+/// function has a name.
 pub(super) fn describe(backtrace: &WasmBacktrace, sources: &SourceMap) -> Option<String> {
     let functions: Vec<_> =
         backtrace.frames().iter().flat_map(|frame| functions(frame, sources)).collect();
-    let own = functions.iter().filter(|function| !function.is_std).take(MAX_FUNCTIONS);
-    let mut texts: Vec<_> = own.map(|function| &*function.text).collect();
+    let own = functions.iter().filter(|function| !function.is_std);
+    let named = own.clone().filter_map(|function| function.name.clone());
+    let mut texts: Vec<_> = named.take(MAX_FUNCTIONS).collect();
+    let mut nameless = own.filter(|function| function.name.is_none()).count();
     if texts.is_empty() {
-        texts.extend(functions.first().map(|function| &*function.text));
+        let first = functions.first()?;
+        nameless -= usize::from(first.name.is_none());
+        let number = || format!("function {}", first.number);
+        texts.push(first.name.clone().unwrap_or_else(number));
     }
-    (!texts.is_empty()).then(|| format!("in {}", texts.join(", called by ")))
+    let omitted = match nameless {
+        0 => String::new(),
+        1 => ", and 1 function without a name".to_owned(),
+        count => format!(", and {count} functions without names"),
+    };
+    Some(format!("in {}{omitted}", texts.join(", called by ")))
 }
 
 /// A function in a backtrace.
 struct Function {
-    text: String,
+    /// Its name, with its source location if that is known.
+    name: Option<String>,
+    /// Its number in the module.
+    number: u32,
     is_std: bool,
 }
 
 /// Returns the function of a frame, after the functions that were inlined into it at this place.
 fn functions(frame: &FrameInfo, sources: &SourceMap) -> Vec<Function> {
     let inlined = frame.module_offset().map(|offset| sources.find(offset)).unwrap_or_default();
+    let number = frame.func_index();
     let mut functions: Vec<_> = inlined
         .into_iter()
         .map(|position| Function {
-            text: format!(
+            name: Some(format!(
                 "{} ({}:{})",
                 name(position.function.unwrap_or("?")),
-                escape_control(&truncate_at(position.file, MAX_NAME)),
+                escape_control(&end_of_path(position.file)),
                 position.line
-            ),
+            )),
+            number,
             is_std: position.is_std,
         })
         .collect();
     if functions.is_empty() {
-        functions.push(match frame.func_name() {
-            Some(mangled) => {
-                let text = name(mangled);
-                let is_std = STD.iter().any(|prefix| text.starts_with(prefix));
-                Function { text, is_std }
-            }
-            None => Function { text: format!("function {}", frame.func_index()), is_std: false },
-        });
+        let name = frame.func_name().map(name);
+        let is_std = name.iter().any(|name| STD.iter().any(|prefix| name.starts_with(prefix)));
+        functions.push(Function { name, number, is_std });
     }
     functions
 }
@@ -73,4 +86,26 @@ fn name(mangled: &str) -> String {
     let demangled = (mangled.len() <= MAX_MANGLED).then(|| try_demangle(mangled).ok()).flatten();
     let name = demangled.map(|name| format!("{name:#}"));
     escape_control(&truncate_at(name.as_deref().unwrap_or(mangled), MAX_NAME))
+}
+
+/// Returns a path without the folders at its start if it is long.
+fn end_of_path(path: &str) -> Cow<'_, str> {
+    match path.char_indices().rev().nth(MAX_NAME - 1) {
+        Some((start, _)) if start > 0 => Cow::Owned(format!("…{}", &path[start..])),
+        _ => Cow::Borrowed(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_NAME, end_of_path};
+
+    #[test]
+    fn a_long_path_keeps_its_file() {
+        let file = "/my-tool/src/lib.rs";
+        assert_eq!(end_of_path(file), file);
+        let folder = "ü".repeat(MAX_NAME - file.len());
+        assert_eq!(end_of_path(&format!("{folder}{file}")), format!("{folder}{file}"));
+        assert_eq!(end_of_path(&format!("/home/{folder}{file}")), format!("…{folder}{file}"));
+    }
 }

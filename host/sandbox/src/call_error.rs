@@ -15,9 +15,10 @@ pub enum CallError {
     /// The module trapped: it has a bug, or was refused memory.
     #[error("the module trapped: {0}")]
     Trap(Trapped),
-    /// The module exceeded its limit of processor time.
-    #[error("the module took longer than {0:?}")]
-    Timeout(Duration),
+    /// The module exceeded its limit of processor time. The text is the location at which it was
+    /// interrupted, if that is known.
+    #[error("the module took longer than {0:?}{location}", location = interrupted(.1.as_deref()))]
+    Timeout(Duration, Option<String>),
     /// The request waited too long for a processor and was cancelled after this time: the
     /// machine is busy with others.
     #[error("no processor available for {0:?}: they are busy with other requests")]
@@ -38,7 +39,7 @@ impl CallError {
     #[must_use]
     pub fn is_module_failure(&self) -> bool {
         match self {
-            Self::Trap(_) | Self::Timeout(_) | Self::Invalid(_) => true,
+            Self::Trap(_) | Self::Timeout(..) | Self::Invalid(_) => true,
             Self::Instantiate(_) | Self::Overloaded | Self::Starved(_) | Self::Host(_) => false,
         }
     }
@@ -49,4 +50,8 @@ impl CallError {
     pub fn is_overload(&self) -> bool {
         matches!(self, Self::Overloaded | Self::Starved(_))
     }
+}
+
+fn interrupted(location: Option<&str>) -> String {
+    location.map(|location| format!("; interrupted {location}")).unwrap_or_default()
 }

@@ -91,10 +91,21 @@ impl GuestTime {
     /// Returns whether the guest has used all of its time. Must be called on its thread.
     pub(super) fn is_over(&self) -> bool {
         // The guest cannot have used more time than has passed.
-        self.began.elapsed() >= self.limit && {
+        self.left_after(self.began.elapsed()).is_zero() && {
             let used = self.used();
-            used.total + used.in_poll(thread_time()) >= self.limit
+            self.left_after(used.total + used.in_poll(thread_time())).is_zero()
         }
+    }
+
+    /// Returns the time that is left after this much use, without the last tick: a timer may be
+    /// that late, and a guest that yields instead of ending would have no location.
+    fn left_after(&self, used: Duration) -> Duration {
+        self.limit.saturating_sub(used + TICK.min(self.limit / 10))
+    }
+
+    /// Returns whether the guest waits for anything but a processor.
+    pub(super) fn is_idle(&self) -> bool {
+        self.used().idle.is_some()
     }
 
     /// Records that the guest continues on a thread without sockets.
@@ -137,17 +148,15 @@ impl GuestTime {
         let last = self.began.checked_add(self.limit.saturating_add(wait));
         loop {
             let used = self.used_by_now();
-            // The timer may be a tick late.
-            let late = TICK.min(self.limit / 10);
-            let left = self.limit.saturating_sub(used + late);
+            let left = self.left_after(used);
             if left.is_zero() {
-                return CallError::Timeout(self.limit);
+                return CallError::Timeout(self.limit, None);
             }
             let now = Instant::now();
             if last.is_some_and(|last| now >= last) {
                 // The guest has hardly waited for a processor.
                 if used >= self.limit.saturating_sub(self.limit / 10) {
-                    return CallError::Timeout(self.limit);
+                    return CallError::Timeout(self.limit, None);
                 }
                 return CallError::Starved(now - self.began);
             }
@@ -316,7 +325,7 @@ mod tests {
         let time = GuestTime::start(5 * TICK, None);
         time.meter(guest(Arc::clone(&time), 6)).await;
         let error = time.end(Duration::from_hours(1)).await;
-        assert!(matches!(error, CallError::Timeout(_)), "{error}");
+        assert!(matches!(error, CallError::Timeout(..)), "{error}");
     }
 
     #[tokio::test]
@@ -328,7 +337,7 @@ mod tests {
             () = &mut guest => unreachable!("it does not end"),
             error = time.end(Duration::from_hours(1)) => error,
         };
-        assert!(matches!(error, CallError::Timeout(_)), "{error}");
+        assert!(matches!(error, CallError::Timeout(..)), "{error}");
     }
 
     /// Counts a tick, and yields, `ticks` times.

@@ -109,6 +109,13 @@ impl HeaderGrants {
         names.iter().map(grant).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Returns the grants as a setting of a module.
+    #[must_use]
+    pub fn as_setting(&self) -> String {
+        let names: Vec<_> = self.0.iter().map(|HeaderGrant(name)| format!("\"{name}\"")).collect();
+        format!("headers = [{}]", names.join(", "))
+    }
+
     /// Returns whether a module may set this header.
     pub(super) fn permits(&self, name: &HeaderName) -> bool {
         !is_restricted(name) || self.has(name)

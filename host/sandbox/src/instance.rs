@@ -179,7 +179,9 @@ impl Instantiator {
         otherwise: impl FnOnce(wasmtime::Error) -> CallError,
     ) -> CallError {
         match error.downcast_ref::<Trap>() {
-            Some(Trap::Interrupt) => CallError::Timeout(self.options.limits.time),
+            Some(Trap::Interrupt) => {
+                CallError::Timeout(self.options.limits.time, location(&error, &self.sources))
+            }
             Some(_) => CallError::Trap(trapped(&error, store.data(), &self.sources)),
             None => otherwise(error),
         }
@@ -215,7 +217,12 @@ fn trapped(error: &wasmtime::Error, call: &StoreData, sources: &SourceMap) -> Tr
         Some(reported) => escape_control(reported),
         None => for_log(&error.root_cause().to_string()),
     };
-    let location = error.downcast_ref().and_then(|trace| backtrace::describe(trace, sources));
-    let parts: Vec<_> = [Some(cause), refusal, location].into_iter().flatten().collect();
+    let parts: Vec<_> =
+        [Some(cause), refusal, location(error, sources)].into_iter().flatten().collect();
     Trapped { kind, cause: parts.join("; ") }
+}
+
+/// Describes the location of a trap or of an interrupt.
+fn location(error: &wasmtime::Error, sources: &SourceMap) -> Option<String> {
+    error.downcast_ref().and_then(|trace| backtrace::describe(trace, sources))
 }

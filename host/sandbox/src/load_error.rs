@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use relayer_rest_common::Digest;
+use relayer_rest_common::{Digest, files};
 
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
 use super::grants::Grants;
@@ -14,7 +14,7 @@ use super::import_check::{self, ForbiddenImport};
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file cannot be read.
-    #[error("module {}: cannot be read: {source}; check the path and its permissions", file.display())]
+    #[error("module {}: cannot be read: {source}; {}", file.display(), files::remedy(file, source))]
     Unreadable {
         /// The file.
         file: PathBuf,

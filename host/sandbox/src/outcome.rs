@@ -59,7 +59,7 @@ impl Outcome {
             Err(CallError::Trap(Trapped { kind, cause })) => {
                 Kind::Trap { trap: kind.name().to_owned(), cause: cause.clone() }
             }
-            Err(CallError::Timeout(_)) => Kind::Timeout,
+            Err(CallError::Timeout(..)) => Kind::Timeout,
             Err(CallError::Invalid(reason)) => Kind::Invalid { reason: reason.to_string() },
             Err(_) => return None,
         }))

@@ -164,8 +164,9 @@ impl RunPermit {
         time.leave_sockets();
         let end = async {
             let error = time.end(limits.queue_wait).await;
-            if is_recorded && matches!(error, CallError::Timeout(_)) {
-                // The guest ends at its next turn; dropped before, it would have no record.
+            if matches!(error, CallError::Timeout(..)) && (is_recorded || !time.is_idle()) {
+                // The guest ends at its next tick; dropped before, it would have no location
+                // and no record.
                 sleep(limits.queue_wait).await;
             }
             error
@@ -199,7 +200,7 @@ impl RunPermit {
             Err(error) => Err(error),
         };
         if result.is_ok() && time.is_over() {
-            result = Err(CallError::Timeout(module.limits().time));
+            result = Err(CallError::Timeout(module.limits().time, None));
         }
         let StoreData { snapshot: mut tracked, limiter, wasi, .. } = store.into_data();
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {

@@ -87,8 +87,7 @@ impl SlowGuestPool {
     }
 
     /// Runs a guest, and returns its result, or that of `end` if this completes first.
-    /// With `end`, a client need not wait until its guest has a turn and finds that its
-    /// time is over.
+    /// With `end`, a client need not wait for a guest that waits for a turn or for the host.
     pub(super) async fn run<T: Send + 'static, E>(
         &self,
         start: Start,

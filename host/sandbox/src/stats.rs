@@ -57,7 +57,7 @@ impl ModuleStats {
     pub(super) fn failed(&self, error: &CallError) {
         let count = match error {
             CallError::Trap(trapped) => &self.0.traps[trapped.kind as usize],
-            CallError::Timeout(_) => &self.0.timed_out,
+            CallError::Timeout(..) => &self.0.timed_out,
             CallError::Invalid(_) => &self.0.invalid,
             CallError::Overloaded | CallError::Starved(_) => &self.0.overloaded,
             CallError::Instantiate(_) | CallError::Host(_) => &self.0.host,

@@ -591,6 +591,18 @@ mod tests {
             ),
             ("[module", "line 1, column 8: "),
             (
+                "[extension]\nname = 'a'\nmodule = 'm'",
+                "line 1, column 1: extension: a section that can be repeated; write it as [[extension]]",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\ngrants = 'chains'",
+                "line 4, column 10: extension[0].grants: expected a list, not a string; write [\"chains\"]",
+            ),
+            (
+                "[module]\nheaders = 'alt-svc'",
+                "line 2, column 11: module.headers: expected a list, not a string; write [\"alt-svc\"]",
+            ),
+            (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\ngrants = ['state', 'files']",
                 "line 4, column 10: extension[0].grants: unknown interface \"files\"; expected one of version,",
             ),

@@ -330,6 +330,77 @@ async fn requests_of_the_author_get_their_expected_responses() {
     assert_eq!(report["requests"], expected);
 }
 
+/// The document of a module is stale after a route was added.
+#[tokio::test]
+async fn requests_for_routes_that_are_not_declared_are_reported() {
+    let folder = Folder::new();
+    let any = json!({"responses": {"default": {"description": "Any"}}});
+    let document = json!({"openapi": "3.1.0", "paths": {"/a/{id}": {"get": any}}});
+    let module = component::with_response(204, "a", b"b");
+    let module = component::with_document(module, document.to_string().as_bytes());
+    let file = folder.write("a.wasm", module);
+    let asks = ["--ask", "GET /a/1", "--ask", "HEAD /a/2", "--ask", "POST /a/3", "--ask", "GET /b"];
+    let checked = check(&[&["--dialect", "any"], &asks[..], &[&file]].concat()).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    let lines = "\nexercised     GET /a/{id}                    GET /a/ibc-0: 204\n\
+        not declared  POST /a/3                      204  (--ask)\n\
+        not declared  GET /b                         204  (--ask)\n\
+        to declare these routes, add them to openapi.json; with the SDK for Rust, \
+        UPDATE_OPENAPI=1 cargo test writes it\n";
+    assert!(checked.stdout.contains(lines), "{}", checked.stdout);
+    let end = "conforms to dialect any; 2 of 4 requests have an undeclared route\n";
+    assert!(checked.stdout.ends_with(end), "{}", checked.stdout);
+}
+
+#[tokio::test]
+async fn the_folder_of_a_module_stands_for_its_last_build() {
+    let folder = Folder::new();
+    let path = folder.as_path().to_str().unwrap();
+    let error = async |program: Program| {
+        let ended = program.run().await;
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        ended.stderr
+    };
+    let checked = || Program::new(["check", "--dialect", "any", path]);
+    let language = "a folder without Cargo.toml, package.json or build.py; name a file, or";
+    assert!(error(checked()).await.contains(language));
+    folder.write("build.py", "");
+    let not_built =
+        format!("relayer-rest: module {path}: not built; run `python3 build.py` in this folder\n");
+    assert_eq!(error(checked()).await, not_built);
+    let module = component::with_response(204, "a", b"b");
+    let file = folder.write("my_tool.wasm", &module);
+    folder.write("requests.http", "GET /mine\n");
+    let ended = checked().run().await;
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.stdout.starts_with(&format!("module {file} ")), "{}", ended.stdout);
+    assert!(ended.stdout.contains("\nok     GET /mine "), "{}", ended.stdout);
+    folder.write("other.wasm", &module);
+    assert!(error(checked()).await.contains("more than one *.wasm; name one of them"));
+
+    // Cargo names its folder.
+    let manifest = "[package]\nname = 'my-tool'\n[lib]\ncrate-type = ['cdylib']\npath = 'lib.rs'\n";
+    folder.write("Cargo.toml", manifest);
+    folder.write("lib.rs", "");
+    let target = Folder::new();
+    let release = target.join("wasm32-unknown-unknown/release");
+    fs::create_dir_all(&release).unwrap();
+    let in_target = || checked().env("CARGO_TARGET_DIR", target.as_path());
+    let not_built =
+        format!("relayer-rest: module {path}: not built; run `cargo module` in this folder\n");
+    assert_eq!(error(in_target()).await, not_built);
+    fs::write(release.join("my_tool.wasm"), module).unwrap();
+    let ended = in_target().run().await;
+    let file = release.join("my_tool.wasm");
+    let start = format!("module {} ", file.display());
+    assert!(ended.stdout.starts_with(&start), "{ended:?}");
+    assert!(ended.stdout.contains("\nok     GET /mine "), "{}", ended.stdout);
+    folder.write("Cargo.toml", manifest.replace("cdylib", "rlib"));
+    assert!(error(in_target()).await.contains("the package has no cdylib"));
+    folder.write("Cargo.toml", "[");
+    assert!(error(in_target()).await.contains("cargo metadata fails; correct the package"));
+}
+
 #[tokio::test]
 async fn invalid_lines_of_a_requests_file_are_named() {
     let folder = Folder::new();

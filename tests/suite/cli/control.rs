@@ -1,5 +1,6 @@
 //! Do the verbs that control a running server have their effects, and print them?
 
+use std::env::current_dir;
 use std::fs;
 use std::process::Stdio;
 
@@ -26,7 +27,13 @@ async fn a_module_is_swapped_and_rolled_back() {
     let to = short(&new);
     let serving = Program::server().start().await;
 
+    // A folder stands for the component that was built there.
+    folder.write("build.py", "");
+    let path_of_folder = folder.as_path().to_str().unwrap();
+    let of_folder = serving.control(&["swap", path_of_folder, "--dry-run"]).await;
     let trial = serving.control(&["swap", &path, "--dry-run"]).await;
+    let last = |ended: &Ended| ended.stdout.lines().last().map(ToOwned::to_owned);
+    assert_eq!(last(&of_folder), last(&trial));
     let output =
         format!("0 of 5 requests have different responses\ndry run: {to} would replace {from}\n");
     assert_eq!((trial.status, trial.stderr.as_str()), (Some(0), ""));
@@ -181,6 +188,10 @@ async fn failures_are_reported_in_one_line() {
         (
             vec!["swap", "/nowhere/x.wasm"],
             "module /nowhere/x.wasm: cannot be read: No such file or directory (os error 2); check the path and its permissions".to_owned(),
+        ),
+        (
+            vec!["swap", "nowhere/x.wasm"],
+            format!("module nowhere/x.wasm: cannot be read: No such file or directory (os error 2); check the path, which is relative to {}", current_dir().unwrap().display()),
         ),
         (
             vec!["rollback", "--mount", &long],

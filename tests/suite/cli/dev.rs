@@ -75,6 +75,79 @@ async fn a_change_is_built_checked_and_served_with_its_differences() {
 }
 
 #[tokio::test]
+async fn requests_during_the_first_build_get_503() {
+    let folder = Folder::new();
+    folder.write("module.bin", with_body("1"));
+    let build = format!("until test -e go; do sleep 0.1; done; {BUILD}");
+    let mut serving = with_build(&folder, &build, &[]).await;
+    let mut client = serving.connect().await;
+    let response = client.get("/ext/my-tool/a").await;
+    let message = "the extension at /ext is being loaded; try again";
+    response.check_error(503, "ExtensionLoading", message);
+    assert_ne!(response.header("retry-after"), "");
+    assert_eq!(client.get("/version").await.status, 200);
+    folder.write("go", "");
+    serving.printed("grants = ").await;
+    assert_eq!(client.get("/ext/my-tool/a").await.text(), "1");
+    assert_eq!(client.get("/ext/other").await.status, 404);
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_response_header_beyond_the_mount_needs_an_option() {
+    let folder = Folder::new();
+    folder.write("module.bin", component::with_response(200, "service-worker-allowed", b"/"));
+    let mut serving = dev(&folder, &[]).await;
+    let output = serving.printed("waiting for a change").await;
+    assert!(output.contains("header service-worker-allowed affects more than"), "{output}");
+    serving.stop().await;
+    let mut serving = dev(&folder, &["--grant-header", "service-worker-allowed"]).await;
+    let output = serving.printed("headers = ").await;
+    assert!(output.ends_with("\n  headers = [\"service-worker-allowed\"]\n"), "{output}");
+    let mut client = serving.connect().await;
+    assert_eq!(client.get("/ext/my-tool/").await.header("service-worker-allowed"), "/");
+    serving.stop().await;
+
+    let file = folder.path("my_tool.wasm");
+    for (header, status) in [("alt-svc", 1), ("service-worker-allowed", 0)] {
+        let args = ["check", "--dialect", "any", &file, "--grant-header", header];
+        assert_eq!(Program::new(args).run().await.status, Some(status), "{header}");
+    }
+    let path = folder.as_path().to_str().unwrap();
+    let ended =
+        Program::new(["dev", path, "--build", "true", "--grant-header", "etag"]).run().await;
+    assert_eq!(
+        ended.stderr,
+        "relayer-rest: --grant-header: header etag needs no grant; remove it\n"
+    );
+}
+
+/// The document of the project has an effect only if the build adds it to the module.
+#[tokio::test]
+async fn a_document_that_differs_from_the_one_in_the_module_is_reported() {
+    let folder = Folder::new();
+    let document = json!({"openapi": "3.1.0", "paths": {}}).to_string();
+    folder.write("module.bin", with_body("1"));
+    folder.write("openapi.json", &document);
+    let mut serving = dev(&folder, &[]).await;
+    let output = serving.printed("grants = ").await;
+    assert!(output.contains("\nopenapi.json: not in the module, so its routes "), "{output}");
+    let module = component::with_document(with_body("2"), document.as_bytes());
+    replace(&folder, "module.bin", module);
+    let output = serving.printed("served after").await;
+    assert!(!output.contains("openapi.json:"), "{output}");
+    for (document, problem) in [
+        ("{\"openapi\": \"3.1.1\", \"paths\": {}}", "not the document that the module has; add it"),
+        ("{", "not an OpenAPI document: "),
+    ] {
+        replace(&folder, "openapi.json", document);
+        let output = serving.printed("unchanged").await;
+        assert!(output.contains(&format!("\nopenapi.json: {problem}")), "{output}");
+    }
+    serving.stop().await;
+}
+
+#[tokio::test]
 async fn the_last_good_build_stays_while_others_fail() {
     let folder = Folder::new();
     folder.write("module.bin", with_body("1"));
@@ -85,7 +158,9 @@ async fn the_last_good_build_stays_while_others_fail() {
     // The message of the tool is not changed.
     serving.logged("module.bin:1: broken").await;
     let mut client = serving.connect().await;
-    assert_eq!(client.get("/ext/my-tool/").await.status, 404);
+    let response = client.get("/ext/my-tool/").await;
+    let message = "this extension is out of service; the log of the server has the reason";
+    response.check_error(503, "ExtensionUnavailable", message);
     fs::remove_file(folder.join("fail")).unwrap();
     let output = serving.printed("grants = ").await;
     assert!(output.starts_with("changed: fail\nserved after "), "{output}");
@@ -147,7 +222,8 @@ async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
     let build = format!("echo >> {count}; {BUILD}");
     let mut serving = with_build(&folder, &build, &[]).await;
     let output = serving.printed("grants = ").await;
-    let first = "\n1 of 2 declared routes were not exercised\nserved";
+    let first = "\n1 of 2 declared routes were not exercised\n\
+        1 of 1 requests have an undeclared route\nserved";
     assert!(output.contains(first), "{output}");
 
     replace(&folder, "module.bin", with_routes("2"));
@@ -159,6 +235,8 @@ async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
         "\n2 of 2 requests have different responses\n",
         "\n  GET /mine (not sent by clients)\n    body: 1 -> 2\n",
         "\n  GET /declared/ibc-0 (not sent by clients)\n    body: 1 -> 2\n",
+        "\nnot declared  GET /mine                      200  (requests.http:2)\n",
+        "\nto declare these routes, add them to openapi.json; with the SDK for Rust, ",
     ] {
         assert!(output.contains(line), "{line}: {output}");
     }
@@ -166,7 +244,7 @@ async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
     // Other requests need no build.
     replace(&folder, "requests.http", "# @expect body 2\nGET /mine\n");
     let output = serving.printed("unchanged").await;
-    assert!(output.starts_with("changed: requests.http\n1 of 2 declared"), "{output}");
+    assert!(output.starts_with("changed: requests.http\nnot declared "), "{output}");
     assert_eq!(fs::read_to_string(&count).unwrap(), "\n\n");
     replace(&folder, "requests.http", "GET\n");
     let output = serving.printed("unchanged").await;

@@ -284,6 +284,7 @@ async fn an_invalid_value_names_its_origin() {
         ("HTTP_IDLE", "3", "'3' is not a duration "),
         ("MODULE_LIMITS_MEMORY", "1 GB of it", "'1 GB of it' is not a size "),
         ("CORS_ORIGINS", "[\"a\"]", "\"a\" is not an origin; "),
+        ("CORS_ORIGINS", "a", "expected a list, not a string; write [\"a\"]"),
         ("MODULE_DIALECT", "2", "unknown dialect \"2\""),
         ("LOG_LEVEL", "loud", "\"loud\" is not a level; expected a level, such as info"),
     ] {

@@ -216,6 +216,36 @@ async fn requests_beyond_the_time_limit_time_out() {
     response.check_error(504, "Timeout", "the request took too long to handle");
 }
 
+/// The handler has no name, and so have the functions that convert its types.
+#[tokio::test]
+async fn the_error_about_an_endless_loop_names_its_function() {
+    let component = component::of_module(
+        r#"(module
+            (memory (export "memory") 4)
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
+            (func $count (loop br 0))
+            (func $render (call $count))
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32) (result i32)
+                (call $render)
+                unreachable))"#,
+    );
+    let limits = Limits { time: Duration::from_millis(20), ..patient() };
+    let module = Module::from_bytes(&engine(&limits), "spins", &component).unwrap();
+    for permit in [
+        RunPermit::acquire(&module).await.unwrap(),
+        RunPermit::acquire_background(&module).await.unwrap(),
+    ] {
+        let snapshot = StatePublisher::new().reader().snapshot();
+        let error = permit.execute(request("GET", "/", &[]), snapshot).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the module took longer than 20ms; interrupted in count, called by render, and \
+                1 function without a name"
+        );
+    }
+}
+
 /// The start function runs within the time limit, and yields, too.
 #[tokio::test]
 async fn an_endless_start_function_times_out_and_delays_no_other_module() {

@@ -32,7 +32,7 @@ async fn the_message_about_a_trap_names_cause_and_place() {
     let parts = [
         "the module trapped: wasm trap: wasm `unreachable` instruction executed; ",
         "it requested 128.0 MiB of memory, but limits.memory is 64.0 MiB; ",
-        "in reserve, called by render, called by ",
+        "in reserve, called by render, and 1 function without a name",
     ];
     check_rejected(
         &server.swap(component::that_wants_too_much()).await,
@@ -277,8 +277,9 @@ async fn concurrent_swaps_are_rejected() {
 async fn a_compilation_beyond_the_time_limit_is_abandoned() {
     let hard = component::hard_to_compile(1_000);
     let (server, time, report) = exceed(&hard, &[SwapStep::Read]).await;
-    let part = format!("no result within {time:?} (step compile)");
-    check_rejected(&report, Rejection::Timeout, &[&part]);
+    let part = format!("no result within {time:?} (step compile); raise swap.time in the settings");
+    let remedy = ", or make the module smaller";
+    check_rejected(&report, Rejection::Timeout, &[&part, remedy]);
     let mount = server.api();
     assert_eq!(mount.status().candidate.unwrap().step, SwapStep::Compile);
     until("the compilation ends", || mount.status().candidate.is_none()).await;

@@ -9,15 +9,20 @@ use http::{HeaderMap, Method};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{
-    API, Engine, EngineError, EngineOptions, Grants, GuestRequest, Limits, LoadError, Module,
+    API, Engine, EngineError, EngineOptions, Grants, GuestRequest, HeaderGrants, Limits, LoadError,
+    Module,
 };
 use relayer_rest_server::config::ExtensionName;
 use relayer_rest_server::registry::{
-    Candidate, FailurePolicy, Mount, MountPath, Mounts, Registry, Source, SwapOutcome, SwapReport,
+    Candidate, FailurePolicy, Mount, MountError, MountPath, MountPathError, Mounts, Registry,
+    Source, SwapOutcome, SwapReport,
 };
 use relayer_rest_state::StateReader;
 
 use crate::exercise::AuthorRequests;
+
+/// The path below which extensions are mounted by default.
+const EXTENSIONS: &str = "/ext";
 
 /// The author sees the failures of a build, instead of responses of the one before it.
 const FAILURES: FailurePolicy = FailurePolicy {
@@ -35,6 +40,10 @@ pub(super) struct Deployment {
     /// The dialect in which the module serves the API; none for an extension.
     dialect: Option<Dialect>,
     api: Arc<Mount>,
+    /// The response headers that the module may set, although they have effects beyond its mount.
+    headers: HeaderGrants,
+    /// The mount that stands for the module's before its first build, whose name is not known.
+    placeholder: Arc<Mount>,
     mount: Option<Arc<Mount>>,
 }
 
@@ -45,17 +54,34 @@ impl Deployment {
         state: StateReader,
         dialect: Option<Dialect>,
         relayer_dialect: Dialect,
+        headers: HeaderGrants,
     ) -> Result<Self, DeploymentError> {
         // The settings that a mount needs are printed once they are known.
         let limits = Limits::default();
-        let options = EngineOptions { wasi: true, quick_compilation: true, ..(&limits).into() };
+        let options = EngineOptions {
+            wasi: true,
+            quick_compilation: true,
+            headers: headers.clone(),
+            ..(&limits).into()
+        };
         let engine = Engine::with(options)?;
         let component = relayer_dialect.component();
         let module = Module::from_bytes(&engine, "embedded", component)?;
         let api = Arc::new(Mount::api(module).with_dialect(relayer_dialect));
-        let registry = Registry::with_mounts(Mounts::new(Arc::clone(&api)));
-        let registry = Arc::new(registry);
-        Ok(Self { registry, engine, state, dialect, api, mount: None })
+        let path = EXTENSIONS.parse()?;
+        let placeholder = Arc::new(Mount::empty(path, "module", engine.clone()));
+        let mounts = Mounts::new(Arc::clone(&api));
+        let mounts = match dialect {
+            Some(_) => mounts,
+            None => mounts.with(Arc::clone(&placeholder))?,
+        };
+        let registry = Arc::new(Registry::with_mounts(mounts));
+        Ok(Self { registry, engine, state, dialect, api, headers, placeholder, mount: None })
+    }
+
+    /// Records why there is no build, if there has been none yet.
+    pub(super) fn failed(&self, reason: &str) {
+        self.placeholder.disable(reason);
     }
 
     /// Deploys a component, and returns the report of a build that serves. If it fails a check,
@@ -143,6 +169,9 @@ impl Deployment {
         if imports.iter().any(|import| import.starts_with("wasi:")) {
             lines.push("wasi = true".to_owned());
         }
+        if self.headers != HeaderGrants::default() {
+            lines.push(self.headers.as_setting());
+        }
         lines
     }
 }
@@ -154,6 +183,10 @@ pub(super) enum DeploymentError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Load(#[from] LoadError),
+    #[error(transparent)]
+    Path(#[from] MountPathError),
+    #[error(transparent)]
+    Mount(#[from] MountError),
 }
 
 /// Returns the name of an extension, from that of its component.

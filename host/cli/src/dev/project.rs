@@ -8,7 +8,10 @@ use std::time::SystemTime;
 use tokio::process::Command;
 
 /// The target of modules in Rust.
-const TARGET: &str = "wasm32-unknown-unknown";
+pub(super) const TARGET: &str = "wasm32-unknown-unknown";
+
+/// The command that builds a module in Rust for a server: an alias in the template.
+pub(super) const CARGO_MODULE: &str = "cargo module";
 
 /// The profile in which modules in Rust are built: fast to compile, with line numbers, and not
 /// too slow. It is given on the command line, so that projects need not declare it.
@@ -20,13 +23,13 @@ const PROFILE_SETTINGS: [&str; 3] =
 #[derive(Debug)]
 pub(super) struct Project {
     pub(super) folder: PathBuf,
-    builder: Builder,
+    pub(super) builder: Builder,
     /// The component that the build writes, if it is named.
     module: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Builder {
+pub(super) enum Builder {
     Cargo,
     Npm,
     Python,
@@ -36,7 +39,7 @@ enum Builder {
 
 /// The component of a project is not known.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ProjectError {
+pub(crate) enum ProjectError {
     #[error(
         "{}: no Cargo.toml, package.json or build.py; name the folder of a module, or its build with --build COMMAND",
         .0.display()
@@ -118,7 +121,7 @@ impl Project {
 
     /// Returns the command that builds the module for a server, if it is another one.
     pub(super) fn release_command(&self) -> Option<&'static str> {
-        (self.builder == Builder::Cargo).then_some("cargo module")
+        (self.builder == Builder::Cargo).then_some(CARGO_MODULE)
     }
 
     /// Returns the file that the settings of a server name for a component: with cargo, the
@@ -163,7 +166,7 @@ fn cdylib(line: &str, manifest: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// Returns the only component in a folder.
-fn only_module(folder: &Path) -> Result<PathBuf, ProjectError> {
+pub(super) fn only_module(folder: &Path) -> Result<PathBuf, ProjectError> {
     let none = || ProjectError::NoModule(folder.to_owned());
     let entries = fs::read_dir(folder).map_err(|_| none())?;
     let mut modules = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| is_module(p));

@@ -11,6 +11,7 @@ use relayer_rest_state::Snapshot;
 
 use super::build;
 use super::deployment::Deployment;
+use super::document;
 use super::project::Project;
 use super::source_files::{SourceChange, SourceFiles};
 use crate::exercise::{AuthorRequests, REQUESTS_FILE, exercise, sample_state};
@@ -67,7 +68,10 @@ impl Session {
         };
         let file = match built {
             Ok(module) => self.module.insert(module).clone(),
-            Err(error) => return vec![error.to_string(), self.active()],
+            Err(error) => {
+                self.deployment.failed(&error.to_string());
+                return vec![error.to_string(), self.active()];
+            }
         };
         let mut steps = vec![("build".to_owned(), start.elapsed())];
         let mut lines = Vec::new();
@@ -85,7 +89,10 @@ impl Session {
                 lines.extend(self.served(&report, &time(elapsed, &steps)));
                 lines.extend(self.changed_settings(&file));
             }
-            Err(reason) => lines.extend([format!("rejected: {reason}"), self.active()]),
+            Err(reason) => {
+                self.deployment.failed(&reason);
+                lines.extend([format!("rejected: {reason}"), self.active()]);
+            }
         }
         lines
     }
@@ -97,6 +104,8 @@ impl Session {
         let mut lines = exercise.failed_requests();
         let failure = of_document.and_then(|rule| rule.failure);
         lines.extend(failure.map(|failure| format!("FAILED openapi: {failure}")));
+        lines.extend(document::problem(&self.project.folder, module.openapi()));
+        lines.extend(exercise.undeclared());
         lines.extend(exercise.restrictions(false));
         lines.extend(exercise.warnings());
         lines

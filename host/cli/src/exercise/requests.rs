@@ -22,8 +22,8 @@ const TARGET: &str = "target";
 #[derive(Args)]
 pub(crate) struct RequestsArgs {
     /// File with requests and their expected responses [default:
-    /// requests.http next to the module, or in the folder that contains
-    /// its target/]
+    /// requests.http in the folder of the module, next to its file, or in
+    /// the folder that contains its target/]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     requests: Option<PathBuf>,
     /// Request to send, such as 'GET /chain/ibc-0?a=b', whose response is
@@ -79,10 +79,15 @@ impl RequestsArgs {
     }
 }
 
-/// Returns the file with the requests for a module, if there is one: next to it, or in the
-/// folder of the package whose output it is.
+/// Returns the file with the requests for a module, if there is one: in its folder, next to its
+/// file, or in the folder of the package whose output it is.
 fn beside(module: &Path) -> Option<PathBuf> {
-    let folder = module.parent()?;
+    let folder = match module {
+        // As its author would write it.
+        module if module == Path::new(".") => Path::new(""),
+        module if module.is_dir() => module,
+        file => file.parent()?,
+    };
     let target = folder.ancestors().find(|folder| folder.ends_with(TARGET));
     let folders = [Some(folder), target.and_then(Path::parent)];
     folders.into_iter().flatten().map(|folder| folder.join(FILE)).find(|file| file.exists())

@@ -42,6 +42,11 @@ impl Exchange {
         self.status.is_some_and(|status| self.is_expected || status < 400)
     }
 
+    /// Returns whether the request is for a declared route.
+    pub(super) fn is_declared(&self, openapi: &OpenApi) -> bool {
+        openapi.operations().any(|(route, method)| self.is_for(openapi, route, method))
+    }
+
     /// Returns whether the request is for a route, with this method in lower case.
     fn is_for(&self, openapi: &OpenApi, route: &Route, method: &str) -> bool {
         let (own, target) = self.request.split_once(' ').unwrap_or_default();

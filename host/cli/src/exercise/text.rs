@@ -2,7 +2,7 @@
 
 use relayer_rest_common::text::truncate;
 
-use super::{Exercise, RequestReport, ResponseReport, RouteReport, Volatile};
+use super::{Exercise, RequestReport, ResponseReport, RouteReport, UndeclaredRequest, Volatile};
 
 /// The maximum number of lines of a body that are shown.
 const MAX_LINES: usize = 40;
@@ -26,6 +26,19 @@ impl Exercise {
     pub(crate) fn routes(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.routes.iter().map(route).collect();
         lines.extend(self.remedy());
+        lines.extend(self.undeclared());
+        lines
+    }
+
+    /// Returns the lines about requests for routes that the module does not declare.
+    pub(crate) fn undeclared(&self) -> Vec<String> {
+        let mut lines: Vec<_> = self.undeclared.iter().map(undeclared).collect();
+        if !lines.is_empty() {
+            lines.push(
+                "to declare these routes, add them to openapi.json; with the SDK for Rust, UPDATE_OPENAPI=1 cargo test writes it"
+                    .to_owned(),
+            );
+        }
         lines
     }
 
@@ -62,6 +75,11 @@ impl Exercise {
             let all = self.routes.len();
             restrictions.push(format!("{missing} of {all} declared routes were not exercised"));
         }
+        let undeclared = self.undeclared.len();
+        if undeclared > 0 {
+            let all = self.requests.len();
+            restrictions.push(format!("{undeclared} of {all} requests have an undeclared route"));
+        }
         if has_own_paths && !self.has_document && self.requests.is_empty() {
             restrictions.push(
                 "of its own paths, only / was exercised: declare its routes, write requests.http, or add --ask 'GET /PATH'"
@@ -97,6 +115,11 @@ fn shown(response: &ResponseReport) -> Vec<String> {
         more => lines.push(format!("… ({more} more lines)")),
     }
     lines
+}
+
+fn undeclared(request: &UndeclaredRequest) -> String {
+    let UndeclaredRequest { request, origin, status } = request;
+    format!("not declared  {:<30} {status}  ({origin})", truncate(request))
 }
 
 fn route(report: &RouteReport) -> String {

@@ -1,13 +1,19 @@
 //! Finds responses that change with each publication of the state, also of values that they do not
 //! show: clients that wait for such a response are woken each time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
 use relayer_rest_conformance as conformance;
 use relayer_rest_sandbox::{GuestRequest, Module, StateValue};
 use relayer_rest_state::Snapshot;
 use serde::Serialize;
+
+use super::requests::AuthorRequests;
+use super::routes::Exchange;
 
 /// The times after which nothing else than the times of the publication has changed.
 const LATER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
@@ -24,7 +30,7 @@ pub(super) struct Volatile {
 impl Volatile {
     /// Sends a request on a snapshot and on later ones. Returns `None` if two of the responses are
     /// equal.
-    pub(super) async fn find(
+    async fn find(
         module: &Module,
         request: &Arc<GuestRequest>,
         snapshot: &Arc<Snapshot>,
@@ -52,7 +58,7 @@ impl Volatile {
     }
 
     /// Returns whether both are of the same target.
-    pub(super) fn is_of(&self, other: &Self) -> bool {
+    fn is_of(&self, other: &Self) -> bool {
         self.request == other.request
     }
 
@@ -64,6 +70,30 @@ impl Volatile {
             "warning: {request} changes with each publication, because it shows {reads}; clients that wait for it are woken each time: leave the time out, or round it"
         )
     }
+}
+
+/// Returns the responses that change with each publication of the state, among those to GET that
+/// were a success.
+pub(super) async fn find_all(
+    module: &Module,
+    requests: &AuthorRequests,
+    exchanges: &[Exchange],
+    snapshot: &Arc<Snapshot>,
+) -> Vec<Volatile> {
+    let own = requests.iter().map(|request| Arc::clone(&request.request));
+    let targets = exchanges.iter().filter_map(Exchange::successful_target);
+    let targets: BTreeSet<&str> = targets.collect();
+    let declared = targets.into_iter().filter_map(|target| {
+        let target = PathAndQuery::try_from(target).ok()?;
+        Some(Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new())))
+    });
+    let mut found: Vec<Volatile> = Vec::new();
+    for request in own.filter(|request| request.method == Method::GET).chain(declared) {
+        let volatile = Volatile::find(module, &request, snapshot).await;
+        let is_new = |volatile: &Volatile| found.iter().all(|known| !known.is_of(volatile));
+        found.extend(volatile.filter(is_new));
+    }
+    found
 }
 
 /// Returns the function whose result is the time of a publication.

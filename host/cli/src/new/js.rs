@@ -1,13 +1,14 @@
 //! The template of modules in JavaScript. The build tools come from npm.
 
-use super::{REQUESTS, Template, WORLD, as_is, wit};
+use super::{DOCUMENT, REQUESTS, Template, WORLD, as_is, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 10] = [
+const SDK: [(&str, &str); 11] = [
     ("sdk/host.js", include_str!("../../templates/js/sdk/host.js")),
     ("sdk/imports.js", include_str!("../../templates/js/sdk/imports.js")),
     ("sdk/index.js", include_str!("../../templates/js/sdk/index.js")),
     ("sdk/module.js", include_str!("../../templates/js/sdk/module.js")),
+    ("sdk/openapi.js", include_str!("../../templates/js/sdk/openapi.js")),
     ("sdk/parameter.js", include_str!("../../templates/js/sdk/parameter.js")),
     ("sdk/request.js", include_str!("../../templates/js/sdk/request.js")),
     ("sdk/response.js", include_str!("../../templates/js/sdk/response.js")),
@@ -22,6 +23,7 @@ pub(super) fn template(name: &str) -> Template {
         files: &[
             ("package.json", include_str!("../../templates/js/package.json")),
             ("package-lock.json", include_str!("../../templates/js/package-lock.json")),
+            ("openapi.json", DOCUMENT),
             ("requests.http", REQUESTS),
             ("README.md", include_str!("../../templates/js/README.md")),
             ("src/handle.js", include_str!("../../templates/js/src/handle.js")),

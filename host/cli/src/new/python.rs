@@ -1,12 +1,13 @@
 //! The template of modules in Python. The build tools come from `PyPI`.
 
-use super::{REQUESTS, Template, WORLD, as_is, wit};
+use super::{DOCUMENT, REQUESTS, Template, WORLD, as_is, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 9] = [
+const SDK: [(&str, &str); 10] = [
     ("sdk/__init__.py", include_str!("../../templates/python/sdk/__init__.py")),
     ("sdk/host.py", include_str!("../../templates/python/sdk/host.py")),
     ("sdk/module.py", include_str!("../../templates/python/sdk/module.py")),
+    ("sdk/openapi.py", include_str!("../../templates/python/sdk/openapi.py")),
     ("sdk/parameter.py", include_str!("../../templates/python/sdk/parameter.py")),
     ("sdk/request.py", include_str!("../../templates/python/sdk/request.py")),
     ("sdk/response.py", include_str!("../../templates/python/sdk/response.py")),
@@ -20,6 +21,7 @@ pub(super) fn template(name: &str) -> Template {
         module: format!("{name}.wasm"),
         files: &[
             ("requirements.txt", include_str!("../../templates/python/requirements.txt")),
+            ("openapi.json", DOCUMENT),
             ("requests.http", REQUESTS),
             ("README.md", include_str!("../../templates/python/README.md")),
             ("build.py", include_str!("../../templates/python/build.py")),

@@ -1,6 +1,6 @@
 //! The template of modules in Rust. Cargo is the only build tool.
 
-use super::{REQUESTS, Template, as_is, wit};
+use super::{DOCUMENT, REQUESTS, Template, as_is, wit};
 
 /// The files of the SDK.
 const SDK: [(&str, &str); 15] = [
@@ -30,7 +30,7 @@ pub(super) fn template(name: &str) -> Template {
         files: &[
             ("Cargo.toml", include_str!("../../templates/rust/manifest.toml")),
             (".cargo/config.toml", include_str!("../../templates/rust/config.toml")),
-            ("openapi.json", include_str!("../../templates/rust/openapi.json")),
+            ("openapi.json", DOCUMENT),
             ("src/lib.rs", include_str!("../../templates/rust/lib.rs")),
             ("requests.http", REQUESTS),
             ("README.md", include_str!("../../templates/rust/README.md")),

@@ -29,3 +29,4 @@ if not INSTALLED.exists() or INSTALLED.read_bytes() != REQUIREMENTS.read_bytes()
     INSTALLED.write_bytes(REQUIREMENTS.read_bytes())
 run("componentize-py", "--quiet", "--wit-path", "wit", "--world", "module",
     "componentize", "--output", "MODULE", "app")
+run("python", "sdk/openapi.py", "MODULE")

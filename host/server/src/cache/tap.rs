@@ -207,7 +207,7 @@ mod tests {
     /// Completes a run of module 0 that exceeds its time.
     fn run(tap: &Tap, snapshot: &Arc<Snapshot>, number: usize) {
         let observed = tap.begin(&test_module(0), &request(number), snapshot).unwrap();
-        observed.complete(&failed(CallError::Timeout(Duration::ZERO)), 0);
+        observed.complete(&failed(CallError::Timeout(Duration::ZERO, None)), 0);
     }
 
     #[tokio::test]
@@ -250,7 +250,7 @@ mod tests {
         let observed = tap.begin(&test_module(0), &request(2), &after).unwrap();
         runs.close();
         assert!(tap.begin(&test_module(0), &request(3), &after).is_none());
-        observed.complete(&failed(CallError::Timeout(Duration::ZERO)), 0);
+        observed.complete(&failed(CallError::Timeout(Duration::ZERO, None)), 0);
         let mut generations = Vec::new();
         while let Some(run) = runs.next().await {
             generations.push(run.snapshot.generation());

@@ -172,7 +172,10 @@ impl Layers {
             (Ok(()), _) => as_text,
             (Err(of_text), Some(value)) => {
                 // A number as a duration has a wrong text, a text as a number a wrong type.
-                let is_text = !of_text.to_string().contains("invalid type");
+                let message = of_text.to_string();
+                let is_text = !["invalid type", "expected a list, not a string"]
+                    .iter()
+                    .any(|wrong_type| message.contains(wrong_type));
                 match check(key, value) {
                     Ok(()) => value.clone(),
                     Err(of_value) => {

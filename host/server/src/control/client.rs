@@ -11,6 +11,7 @@ use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, UPGRADE};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use relayer_rest_common::files;
 use relayer_rest_sandbox::MAX_COMPONENT_SIZE;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -71,7 +72,7 @@ pub enum ControlClientError {
         message: String,
     },
     /// The component cannot be read.
-    #[error("module {}: cannot be read: {source}; check the path and its permissions", file.display())]
+    #[error("module {}: cannot be read: {source}; {}", file.display(), files::remedy(file, source))]
     Unreadable {
         /// The file.
         file: PathBuf,

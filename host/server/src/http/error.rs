@@ -324,7 +324,7 @@ impl From<&RespondErrorKind> for HostError {
                 CallError::Instantiate(_) | CallError::Trap(_) | CallError::Host(_) => {
                     Self::Internal
                 }
-                CallError::Timeout(_) => Self::Timeout,
+                CallError::Timeout(..) => Self::Timeout,
                 CallError::Overloaded | CallError::Starved(_) => Self::Overloaded,
                 CallError::Invalid(_) => Self::BadModuleResponse,
             },

@@ -1,7 +1,7 @@
 //! A module to deploy, and the limits for its deployment.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -166,10 +166,15 @@ impl Source {
                 (_, Some(error)) => (rejection(error), format!("cannot be pulled: {error}")),
                 _ => (
                     Rejection::Unreadable,
-                    format!("cannot be read: {error}; check the path and its permissions"),
+                    format!("cannot be read: {error}; {}", self.remedy(&error)),
                 ),
             }
         })
+    }
+
+    /// Returns the remedy for a component that cannot be read.
+    fn remedy(&self, error: &io::Error) -> String {
+        files::remedy(Path::new(&self.name()), error)
     }
 
     /// Reads the component, of at most this number of bytes.

@@ -40,6 +40,11 @@ impl Mount {
         self.load_on(candidate, state, PreflightThread::Background).await
     }
 
+    /// Disables the mount, if it has no module, until one is activated. Clients get 503.
+    pub fn disable(&self, reason: &str) {
+        self.service.slot.disable(escape_control(reason));
+    }
+
     async fn load_on(
         &self,
         candidate: Candidate,
@@ -50,7 +55,7 @@ impl Mount {
         let SwapOutcome::Rejected { reason, message } = report.outcome else { return Ok(()) };
         // Another deployment has an outcome of its own.
         if reason != Rejection::Busy {
-            self.service.slot.disable(escape_control(&message));
+            self.disable(&message);
         }
         Err(LoadRejection { reason, message })
     }

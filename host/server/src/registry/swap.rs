@@ -105,8 +105,14 @@ impl Swap<'_> {
             Ok(Err(Rejected(reason, message))) => return SwapOutcome::Rejected { reason, message },
             Err(_) => {
                 let step = self.deployment.candidate().as_ref().map(|candidate| candidate.step);
+                let smaller = if step == Some(SwapStep::Compile) {
+                    ", or make the module smaller"
+                } else {
+                    ""
+                };
                 let message = format!(
-                    "mount {}: module {}: no result within {:?}{}; raise swap.time",
+                    "mount {}: module {}: no result within {:?}{}; \
+                     raise swap.time in the settings, which a reload applies{smaller}",
                     self.service.path,
                     report.candidate,
                     self.limits.time,

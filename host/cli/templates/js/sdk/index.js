@@ -10,6 +10,7 @@
 // | `response.js` | responses and errors, with their status and headers |
 // | `module.js` | the export of a module |
 // | `imports.js` | a script that writes the imports of `wit/world.wit` to a file |
+// | `openapi.js` | a script that adds the declaration of the routes to the module |
 // | `testing.js` | a fake host for tests |
 
 export { Host } from "./host.js";

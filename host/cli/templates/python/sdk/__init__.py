@@ -9,6 +9,7 @@
 | `router.py` | routing by path |
 | `response.py` | responses and errors, with their status and headers |
 | `module.py` | the export of a module |
+| `openapi.py` | adds the declaration of the routes to the module |
 | `testing.py` | a fake host for tests |
 """
 
