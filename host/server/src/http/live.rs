@@ -13,6 +13,7 @@
 //! | `limits.rs` | the limits of waiters, entries and runs |
 //! | `key.rs` | the key of an entry: the parts of a request that its response depends on |
 //! | `content.rs` | the content of a version: a response, or why there is none |
+//! | `broadcast.rs` | wakes the clients of an entry, each on its thread |
 //! | `version.rs` | a version of a response, which all waiters of an entry share |
 //! | `entries.rs` | the entries, by key and by the values that their responses read |
 //! | `evaluator.rs` | runs the modules of entries whose values changed, on a thread of its own |
@@ -29,6 +30,7 @@
 //! | `work.rs` | threads for patches and compressed events |
 //! | `tally.rs` | counters |
 
+mod broadcast;
 mod changes;
 mod client;
 mod content;

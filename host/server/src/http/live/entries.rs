@@ -7,10 +7,10 @@ use std::time::Duration;
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::{GuestRequest, StateValue};
 use relayer_rest_state::Snapshot;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Refusal;
+use super::broadcast::{Broadcast, Subscriber};
 use super::client::Client;
 use super::content::Content;
 use super::key::Key;
@@ -63,7 +63,7 @@ struct Entry {
     mount: MountPath,
     answer: Answer,
     values: Vec<StateValue>,
-    versions: watch::Sender<Arc<Version>>,
+    versions: Broadcast,
     waiters: usize,
     evaluation: Evaluation,
     /// The time of the start of the last run.
@@ -115,16 +115,17 @@ impl Entries {
     pub(super) fn add(
         &mut self,
         client: &Client,
+        request: &Arc<GuestRequest>,
         answer: Answer,
         registry: &Registry,
-    ) -> Result<(EntryId, watch::Receiver<Arc<Version>>), Refusal> {
+    ) -> Result<(EntryId, Subscriber), Refusal> {
         if self.ending.is_some() {
             return Err(Refusal::Ending);
         }
-        if !answer.is_current(registry, client.request.target.path()) {
+        if !answer.is_current(registry, request.target.path()) {
             return Err(Refusal::Outdated);
         }
-        let key = Key::new(&client.request, &answer);
+        let key = Key::new(request, &answer);
         let mount = answer.mount.path().clone();
         let id = self.by_key.get(&key).copied();
         if !self.has_room(client.peer, &mount, id.is_none()) {
@@ -136,7 +137,7 @@ impl Entries {
                 self.offer(id, answer, registry);
                 id
             }
-            None => self.insert(key, client, answer, registry)?,
+            None => self.insert(key, request, answer, registry)?,
         };
         let entry = self.by_id.get_mut(&id).expect("it was found or inserted");
         entry.waiters += 1;
@@ -189,8 +190,8 @@ impl Entries {
         let is_staleness =
             before.stale() != now.stale() || before.telemetry().stale() != now.telemetry().stale();
         if is_staleness {
-            for entry in self.by_id.values() {
-                let body = Arc::clone(&entry.versions.borrow().body);
+            for entry in self.by_id.values_mut() {
+                let body = Arc::clone(&entry.versions.newest().body);
                 self.tally.woke(entry.publish(body, now));
             }
         }
@@ -270,7 +271,7 @@ impl Entries {
     fn insert(
         &mut self,
         key: Key,
-        client: &Client,
+        request: &Arc<GuestRequest>,
         answer: Answer,
         registry: &Registry,
     ) -> Result<EntryId, Refusal> {
@@ -288,11 +289,11 @@ impl Entries {
         let is_error = answer.outcome.is_err();
         let entry = Entry {
             key: Some(key.clone()),
-            request: Arc::clone(&client.request),
+            request: Arc::clone(request),
             mount: answer.mount.path().clone(),
             values: Vec::new(),
             answer,
-            versions: watch::Sender::new(Arc::new(Version { body, stale_since })),
+            versions: Broadcast::new(Arc::new(Version { body, stale_since })),
             waiters: 0,
             evaluation: Evaluation::Current,
             last_run: None,
@@ -340,7 +341,7 @@ impl Entries {
         if entry.answer.outcome.is_ok() && !entry.is_valid_for(&self.seen) {
             self.schedule(id, Duration::ZERO);
         }
-        if self.by_id[&id].versions.borrow().body.content.is_same(&content) {
+        if self.by_id[&id].versions.newest().body.content.is_same(&content) {
             self.tally.ran_without_change();
         } else {
             self.publish(id, content);
@@ -349,8 +350,8 @@ impl Entries {
 
     /// Publishes a new version of an entry.
     fn publish(&mut self, id: EntryId, content: Content) {
-        let Some(entry) = self.by_id.get(&id) else { return };
-        let before = Arc::clone(&entry.versions.borrow().body);
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        let before = Arc::clone(&entry.versions.newest().body);
         let history = before.history();
         let own = FORMS * content.size();
         let bytes = own + history.iter().map(|(_, before)| before.size()).sum::<usize>();
@@ -456,14 +457,13 @@ impl Entry {
     }
 
     /// Publishes a version with this body, and returns the number of waiters that it wakes.
-    fn publish(&self, body: Arc<Body>, snapshot: &Snapshot) -> usize {
+    fn publish(&mut self, body: Arc<Body>, snapshot: &Snapshot) -> usize {
         let stale_since = stale_since(&body.content, snapshot);
-        let before = self.versions.borrow();
+        let before = self.versions.newest();
         if Arc::ptr_eq(&before.body, &body) && before.stale_since == stale_since {
             return 0;
         }
-        drop(before);
-        self.versions.send_replace(Arc::new(Version { body, stale_since }));
+        self.versions.publish(Arc::new(Version { body, stale_since }));
         self.waiters
     }
 }

@@ -135,8 +135,9 @@ impl EventStream {
         let has_it = self.sent.number == Some(body.number)
             || body.etag().is_some_and(|etag| self.sent.etag.as_ref() == Some(etag));
         if !has_it {
-            let difference = self.difference(body).await;
-            self.push(&difference).await;
+            // Boxed, because they take memory only while they work.
+            let difference = Box::pin(self.difference(body)).await;
+            Box::pin(self.push(&difference)).await;
         }
         self.sent.number = Some(body.number);
         self.sent.etag = body.etag().map(copied);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch::Receiver;
+use relayer_rest_sandbox::GuestRequest;
 
+use super::broadcast::Subscriber;
 use super::client::Client;
 use super::content::Content;
 use super::entries::EntryId;
@@ -20,7 +21,7 @@ pub(in crate::http) struct Waiter {
     shared: Arc<Shared>,
     client: Client,
     entry: EntryId,
-    versions: Receiver<Arc<Version>>,
+    versions: Subscriber,
 }
 
 impl Waiter {
@@ -37,10 +38,11 @@ impl Waiter {
     /// Returns the newest version.
     pub(super) async fn newest(&mut self) -> Arc<Version> {
         loop {
-            let version = Arc::clone(&self.versions.borrow_and_update());
+            let version = self.versions.newest();
             match version.content() {
                 Content::Moved => {
-                    if let Err(ended) = self.move_on().await {
+                    // Boxed, because it is rare, and enlarges the future of each client.
+                    if let Err(ended) = Box::pin(self.move_on()).await {
                         return ended;
                     }
                 }
@@ -52,9 +54,8 @@ impl Waiter {
     /// Waits for a newer version, and returns it.
     pub(super) async fn next(&mut self) -> Arc<Version> {
         // A move that was interrupted is repeated.
-        if !matches!(self.versions.borrow().content(), Content::Moved) {
-            // The sender is dropped with the entry, after its last waiter.
-            self.versions.changed().await.ok();
+        if !matches!(self.versions.peek().content(), Content::Moved) {
+            self.versions.changed().await;
         }
         self.newest().await
     }
@@ -63,7 +64,7 @@ impl Waiter {
     /// no room for it.
     async fn move_on(&mut self) -> Result<(), Arc<Version>> {
         let Shared { registry, state, .. } = &*self.shared;
-        let answer = resolve(registry, state, &self.client.request).await;
+        let answer = resolve(registry, state, &self.client.request()).await;
         // It counts only once.
         self.shared.entries().remove(self.entry, &self.client);
         self.entry = EntryId::MAX;
@@ -90,13 +91,14 @@ impl Shared {
         &self,
         client: &Client,
         mut answer: Answer,
-    ) -> Result<(EntryId, Receiver<Arc<Version>>), Refusal> {
+    ) -> Result<(EntryId, Subscriber), Refusal> {
+        let request = client.request();
         for _ in 0..MAX_TRIES {
-            match self.add(client, answer) {
+            match self.add(client, &request, answer) {
                 Err(Refusal::Outdated) => {}
                 added => return added,
             }
-            answer = resolve(&self.registry, &self.state, &client.request).await;
+            answer = resolve(&self.registry, &self.state, &request).await;
         }
         Err(Refusal::Overloaded)
     }
@@ -104,11 +106,12 @@ impl Shared {
     fn add(
         &self,
         client: &Client,
+        request: &Arc<GuestRequest>,
         answer: Answer,
-    ) -> Result<(EntryId, Receiver<Arc<Version>>), Refusal> {
+    ) -> Result<(EntryId, Subscriber), Refusal> {
         let mut entries = self.entries();
         entries.observe(&self.state.snapshot());
-        let added = entries.add(client, answer, &self.registry);
+        let added = entries.add(client, request, answer, &self.registry);
         // It may be due at once.
         self.due.notify_one();
         added

@@ -1,0 +1,156 @@
+//! The newest version of an entry, and the clients that wait for the next one.
+//!
+//! A thread that wakes a client of another thread interrupts that thread, and the evaluator has
+//! a lower priority than those that it wakes. So it wakes each thread once, which then wakes its
+//! own clients.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::watch;
+
+use super::version::Version;
+
+/// The sender of the versions of an entry.
+pub(super) struct Broadcast {
+    newest: Arc<ArcSwap<Newest>>,
+    threads: Vec<Thread>,
+}
+
+/// The receiver of a client, on the thread of its connection.
+pub(super) struct Subscriber {
+    newest: Arc<ArcSwap<Newest>>,
+    changed: watch::Receiver<()>,
+    /// The sequence number of the version that was returned last.
+    seen: Option<u64>,
+}
+
+struct Newest {
+    version: Arc<Version>,
+    /// The number of versions before it.
+    sequence: u64,
+}
+
+/// The clients of a thread.
+struct Thread {
+    id: Id,
+    runtime: Handle,
+    changed: Arc<watch::Sender<()>>,
+}
+
+impl Broadcast {
+    pub(super) fn new(version: Arc<Version>) -> Self {
+        let newest = Arc::new(ArcSwap::from_pointee(Newest { version, sequence: 0 }));
+        Self { newest, threads: Vec::new() }
+    }
+
+    /// Returns the newest version.
+    pub(super) fn newest(&self) -> Arc<Version> {
+        Arc::clone(&self.newest.load().version)
+    }
+
+    /// Publishes the next version.
+    pub(super) fn publish(&mut self, version: Arc<Version>) {
+        let sequence = self.newest.load().sequence + 1;
+        self.newest.store(Arc::new(Newest { version, sequence }));
+        self.threads.retain(|thread| thread.changed.receiver_count() > 0);
+        for Thread { runtime, changed, .. } in &self.threads {
+            let changed = Arc::clone(changed);
+            runtime.spawn(async move { changed.send_replace(()) });
+        }
+    }
+
+    /// Adds a client on this thread, which gets the newest version first.
+    pub(super) fn subscribe(&mut self) -> Subscriber {
+        let runtime = Handle::current();
+        let id = runtime.id();
+        let known = self.threads.iter().find(|thread| thread.id == id);
+        let changed = if let Some(thread) = known {
+            thread.changed.subscribe()
+        } else {
+            let (sender, receiver) = watch::channel(());
+            self.threads.push(Thread { id, runtime, changed: Arc::new(sender) });
+            receiver
+        };
+        Subscriber { newest: Arc::clone(&self.newest), changed, seen: None }
+    }
+}
+
+impl Subscriber {
+    /// Returns the newest version, which does not count as returned.
+    pub(super) fn peek(&self) -> Arc<Version> {
+        Arc::clone(&self.newest.load().version)
+    }
+
+    /// Returns the newest version, whether it was returned before or not.
+    pub(super) fn newest(&mut self) -> Arc<Version> {
+        let newest = self.newest.load();
+        self.seen = Some(newest.sequence);
+        Arc::clone(&newest.version)
+    }
+
+    /// Waits for a version that was not returned before. May be cancelled.
+    pub(super) async fn changed(&mut self) {
+        // A version is stored before its clients are woken.
+        while self.seen == Some(self.newest.load().sequence) {
+            // The sender is dropped with the entry, after its last client.
+            if self.changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Broadcast;
+    use crate::http::live::content::Content;
+    use crate::http::live::version::{Body, Version};
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+
+    fn version(number: u64) -> Arc<Version> {
+        let body = Body::new(number, Content::Moved, Vec::new(), None);
+        Arc::new(Version { body, stale_since: None })
+    }
+
+    #[test]
+    fn clients_of_all_threads_get_the_newest_version() {
+        const LAST: u64 = 1_000;
+        let subscribed = Arc::new(Barrier::new(4));
+        let broadcast = Arc::new(std::sync::Mutex::new(Broadcast::new(version(0))));
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let (subscribed, broadcast) = (Arc::clone(&subscribed), Arc::clone(&broadcast));
+                thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    runtime.block_on(async {
+                        let mut clients: Vec<_> =
+                            (0..5).map(|_| broadcast.lock().unwrap().subscribe()).collect();
+                        subscribed.wait();
+                        for client in &mut clients {
+                            let mut before = client.newest().body.number;
+                            while before < LAST {
+                                client.changed().await;
+                                let now = client.newest().body.number;
+                                assert!(now > before, "{now} after {before}");
+                                before = now;
+                            }
+                        }
+                    });
+                })
+            })
+            .collect();
+        subscribed.wait();
+        for number in 1..=LAST {
+            broadcast.lock().unwrap().publish(version(number));
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(broadcast.lock().unwrap().newest().body.number, LAST);
+        broadcast.lock().unwrap().publish(version(LAST + 1));
+        assert!(broadcast.lock().unwrap().threads.is_empty());
+    }
+}
