@@ -234,7 +234,7 @@ pub fn that_counts() -> Vec<u8> {
     )
 }
 
-/// Returns a component that responds with 200 and the query, and traps if the query is
+/// Returns a component that responds with 200 and the query as text, and traps if the query is
 /// `trap`. For paths of six bytes such as `/spare` it responds with 204 and does not read
 /// the query.
 #[must_use]
@@ -247,7 +247,8 @@ pub fn that_returns_its_query() -> Vec<u8> {
 pub fn that_returns_its_query_after(count: u32) -> Vec<u8> {
     calling(
         r#"(import "relayer:rest/query@0.1.0" "get" (func $query (param i32)))
-           (data (i32.const 64) "trap")"#,
+           (data (i32.const 64) "trap")
+           (data (i32.const 304) "content-typetext/plain")"#,
         &format!(
             "(local $left i32)
              (local.set $left (i32.const {count}))
@@ -256,6 +257,12 @@ pub fn that_returns_its_query_after(count: u32) -> Vec<u8> {
              (if (i32.eq (local.get 3) (i32.const 6)) (then (return (i32.const 0))))
              (call $query (i32.const 128))
              (i32.store16 (i32.const 0) (i32.const 200))
+             (i32.store (i32.const 4) (i32.const 32))
+             (i32.store (i32.const 8) (i32.const 1))
+             (i32.store (i32.const 32) (i32.const 304))
+             (i32.store (i32.const 36) (i32.const 12))
+             (i32.store (i32.const 40) (i32.const 316))
+             (i32.store (i32.const 44) (i32.const 10))
              (if (i32.load8_u (i32.const 128)) (then
                  (i32.store (i32.const 12) (i32.load (i32.const 132)))
                  (i32.store (i32.const 16) (i32.load (i32.const 136)))

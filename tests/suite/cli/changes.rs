@@ -30,6 +30,12 @@ async fn next(watching: &mut Serving) -> Value {
     serde_json::from_str(&watching.printed("").await).unwrap()
 }
 
+/// Returns the next change of a stream that was opened again.
+async fn next_change(watching: &mut Serving) -> Value {
+    assert_eq!(next(watching).await["event"], "confirmed");
+    next(watching).await
+}
+
 fn add_worker(server: &TestServer, id: u64) {
     let object = Object::Wallet { chain_id: "ibc-0".into() };
     server.publisher.update_state(|state| state.workers.push(Worker { id, object, data: None }));
@@ -84,14 +90,14 @@ async fn a_restarted_server_is_watched_again_from_the_last_change() {
     let serving = program.clone().start().await;
     // A request that succeeds tells that the server has answered those before it.
     files.replace("state.json", state(2));
-    let line = next(&mut watching).await;
+    let line = next_change(&mut watching).await;
     assert_eq!(line["data"]["result"]["workers"]["Wallet"][0]["id"], 2, "{line}");
     // Without a goodbye.
     serving.signal(Signal::KILL);
     watching.logged("connecting again in").await;
     files.replace("state.json", state(3));
     let _serving = program.start().await;
-    assert_eq!(next(&mut watching).await["data"]["result"]["workers"]["Wallet"][0]["id"], 3);
+    assert_eq!(next_change(&mut watching).await["data"]["result"]["workers"]["Wallet"][0]["id"], 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

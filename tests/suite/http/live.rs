@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::DEFAULT_MODULE;
-use relayer_rest_host::state::{Object, Stale, StatePublisher, Worker};
+use relayer_rest_host::state::{ChainConfig, ChainKind, Object, Stale, StatePublisher, Worker};
 use relayer_rest_host::{HttpLimits, LiveLimits};
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
@@ -67,7 +67,7 @@ async fn a_request_waits_until_its_response_differs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_gets_304_when_the_time_is_over() {
-    // Neither counts as idle.
+    // A waiting client is not idle.
     let http = HttpLimits { idle: Duration::from_secs(1), ..HttpLimits::default() };
     let server = TestServer::builder().http(http).start().await;
     let mut client = server.connect().await;
@@ -77,7 +77,7 @@ async fn a_request_that_waits_gets_304_when_the_time_is_over() {
     let response = client.request_with("GET", "/state", &headers).await;
     assert_eq!((response.status.as_u16(), response.body.len()), (304, 0));
     assert_eq!(response.header("preference-applied"), "wait=4");
-    // Up to a sixteenth less.
+    // Less a sixteenth at most.
     assert!(start.elapsed() >= Duration::from_millis(3_750), "{:?}", start.elapsed());
     let zero = [("if-none-match", &*etag), ("prefer", "wait=0")];
     assert_eq!(client.request_with("GET", "/state", &zero).await.status, 304);
@@ -123,6 +123,8 @@ async fn a_publication_runs_the_module_once_for_each_response_that_read_a_change
     }
     waiters(&server, 40).await;
     assert_eq!((server.live.status().entries, server.live.status().runs), (2, 0));
+    // An equal response of a client that joins is not a run.
+    assert_eq!(server.live.status().unchanged_runs, 0);
     for _ in 0..100 {
         // Nothing of this is read.
         server.publisher.set_components(Vec::new());
@@ -174,8 +176,9 @@ async fn a_compressed_stream_has_each_event_when_it_happens() {
         let gzip = [("accept-encoding", "br, gzip"), ("prefer", "patch")];
         let mut events = Events::open(&mut client, "/state", &gzip).await;
         assert_eq!(events.headers["content-encoding"], "gzip");
+        assert_eq!(events.headers["preference-applied"], "patch");
         let vary: Vec<_> = events.headers.get_all("vary").iter().collect();
-        assert!(vary.iter().any(|names| *names == "accept, accept-encoding"), "{vary:?}");
+        assert!(vary.iter().any(|names| *names == "accept, accept-encoding, prefer"), "{vary:?}");
         let mut state = events.next().await.unwrap().json();
         for id in 1_000..1_005 {
             add_worker(&server.publisher, id);
@@ -206,14 +209,15 @@ async fn a_stream_continues_after_the_last_event_that_the_client_has() {
     let before = server.get("/state").await;
     let last = [("last-event-id", before.header("etag"))];
     let mut events = Events::open(&mut client, "/state", &last).await;
-    // The client learns immediately that it is connected.
-    assert_eq!(within("a comment", events.next_block()).await.as_deref(), Some(":"));
+    // An earlier connection may have told that the state is stale.
+    assert_eq!(events.next().await.unwrap().name, "confirmed");
     add_worker(&server.publisher, 1_000);
     let event = events.next().await.unwrap();
     assert_eq!(event.data, server.get("/state").await.text());
     let mut client = server.connect().await;
     let mut events = Events::open(&mut client, "/state", &last).await;
     assert_eq!(events.next().await.unwrap(), event);
+    assert_eq!(events.next().await.unwrap().name, "confirmed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -232,7 +236,16 @@ async fn only_text_is_sent_as_events_and_an_error_of_the_client_as_it_is() {
         let msg =
             "the response is not text, which events are; request it without text/event-stream";
         response.check_error(406, "NotAcceptable", msg);
+        assert!(response.headers.get_all("vary").iter().any(|names| names == "accept"));
     }
+    // If a stream has begun, it is an event.
+    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    server.swap(component::of_response(200, text, b"a")).await;
+    let mut events = Events::open(&mut client, "/", &[]).await;
+    assert_eq!(events.next().await.unwrap().data, "a");
+    server.swap(component::of_response(200, text, b"\xff")).await;
+    let failed = events.next().await.unwrap();
+    assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(406)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -241,7 +254,7 @@ async fn a_failure_is_an_event_and_ends_no_stream() {
     let mut client = server.connect().await;
     let mut events = Events::open(&mut client, "/state", &[]).await;
     let failed = events.next().await.unwrap();
-    assert_eq!((&*failed.name, failed.id.as_deref()), ("failed", None));
+    assert_eq!((&*failed.name, failed.id.as_deref()), ("failed", Some("")));
     assert_eq!(failed.json()["status"], 503);
     assert_eq!(failed.json()["body"]["status"], "error");
     add_worker(&server.publisher, 1);
@@ -300,6 +313,128 @@ async fn a_stream_tells_that_its_state_is_stale() {
     assert_eq!(events.next().await.unwrap().name, "confirmed");
     // No module was run for this.
     assert_eq!(server.live.status().runs, 0);
+}
+
+/// Streams do not count as idle either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_outlives_the_limit_of_idle_connections() {
+    let http = HttpLimits { idle: Duration::from_secs(1), ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    events.next().await.unwrap();
+    let mut idle = server.connect().await;
+    idle.get("/version").await;
+    idle.closed().await;
+    let mut later = server.connect().await;
+    later.get("/version").await;
+    later.closed().await;
+    add_worker(&server.publisher, 1_000);
+    assert_eq!(events.next().await.unwrap().name, "change");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_budget_of_runs_delays_responses_in_their_order() {
+    const COUNT: usize = 6;
+    let live = LiveLimits {
+        runs_per_second: 2,
+        min_interval: Duration::from_millis(1),
+        ..LiveLimits::default()
+    };
+    let server = TestServer::builder().live(live).start().await;
+    let ids: Vec<_> = (0..COUNT).map(|number| format!("chain-{number}")).collect();
+    let publish = |max_gas| {
+        let chain = |id: &String| ChainConfig {
+            max_gas: Some(max_gas),
+            ..ChainConfig::new(&**id, ChainKind::CosmosSdk)
+        };
+        server.publisher.set_chains(ids.iter().map(chain).collect()).unwrap();
+    };
+    publish(0);
+    let mut streams = Vec::new();
+    for id in &ids {
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, &format!("/chain/{id}"), &[]).await;
+        events.next().await.unwrap();
+        streams.push((client, events));
+    }
+    let start = Instant::now();
+    // The budget has two runs at once, and one each half second after that; no response waits for
+    // more than the others.
+    publish(1);
+    for (_, events) in &mut streams {
+        assert_eq!(events.next().await.unwrap().name, "change");
+    }
+    assert_eq!(server.live.status().runs, COUNT as u64);
+    assert!(start.elapsed() >= Duration::from_millis(1_900), "{:?}", start.elapsed());
+}
+
+/// The budget is also the limit of clients that look for responses of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_for_responses_of_their_own_are_within_the_budget() {
+    const COUNT: usize = 6;
+    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    let live = LiveLimits { runs_per_second: 2, ..LiveLimits::default() };
+    let same = component::of_response(200, text, b"same");
+    let server = TestServer::builder().component(&same).live(live).start().await;
+    let mut streams = Vec::new();
+    for number in 0..COUNT {
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, &format!("/a?{number}"), &[]).await;
+        assert_eq!(events.next().await.unwrap().data, "same");
+        streams.push((client, events));
+    }
+    assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
+    let start = Instant::now();
+    for (number, (_, events)) in streams.iter_mut().enumerate() {
+        assert_eq!(events.next().await.unwrap().data, number.to_string());
+    }
+    assert!(start.elapsed() >= Duration::from_millis(1_400), "{:?}", start.elapsed());
+}
+
+/// Memory that is free again is used without another change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_without_memory_is_sent_when_there_is_some() {
+    let live = LiveLimits { memory: ByteSize::kib(64), ..LiveLimits::default() };
+    let server = TestServer::builder().live(live).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    events.next().await.unwrap();
+    // Requests with large headers take nearly all memory.
+    let large = "a".repeat(8 << 10);
+    let mut others = Vec::new();
+    loop {
+        let mut client = server.connect().await;
+        let headers = [("accept", "text/event-stream"), ("x-large", &*large)];
+        let response = client.begin("GET", "/version", &headers).await.unwrap();
+        if response.status() == 503 {
+            break;
+        }
+        others.push((client, response));
+    }
+    assert!((1..=8).contains(&others.len()), "{}", others.len());
+    (0..60).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    let failed = events.next().await.unwrap();
+    assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(503)), "{failed:?}");
+    drop(others);
+    let event = events.next().await.unwrap();
+    assert_eq!((&*event.name, &*event.data), ("change", server.get("/state").await.text()));
+}
+
+/// A wait that is over does not last until the end of the shutdown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_makes_no_wait_longer() {
+    let server = TestServer::builder().grace(Duration::from_hours(1)).start().await;
+    let mut client = server.connect().await;
+    let etag = client.get("/state").await.header("etag").to_owned();
+    let polling = tokio::spawn(async move {
+        let headers = [("if-none-match", &*etag), ("prefer", "wait=2")];
+        client.request_with("GET", "/state", &headers).await
+    });
+    waiters(&server, 1).await;
+    let stopped = server.stop();
+    assert_eq!(within("the end of the wait", polling).await.unwrap().status, 304);
+    within("the end of the server", stopped).await.unwrap();
 }
 
 /// Applies a patch of an event to a document.
@@ -376,7 +511,6 @@ async fn clients_get_responses_of_their_own_when_a_module_begins_to_tell_them_ap
     }
     assert_eq!(server.live.status().entries, 1);
     assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
-    // Its responses have no type, but the streams have begun.
     for (number, (_, events)) in streams.iter_mut().enumerate() {
         assert_eq!(events.next().await.unwrap().data, (number + 1).to_string());
     }

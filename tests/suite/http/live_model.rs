@@ -85,6 +85,7 @@ impl Follower {
                 match &*event.name {
                     "change" => document = Some(event.json()),
                     "patch" => apply(document.as_mut().expect("the body is first"), event.json()),
+                    "confirmed" => continue,
                     other => panic!("unexpected {other}: {}", event.data),
                 }
                 let next = number(document.as_ref().unwrap());

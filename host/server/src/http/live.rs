@@ -91,8 +91,6 @@ pub(super) enum Refusal {
     Overloaded,
     /// The server shuts down.
     Ending,
-    /// The answer is of a module that is not active any more.
-    Outdated,
 }
 
 impl Live {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::Guard;
 use futures_util::future::{BoxFuture, Either};
-use hyper::header::HeaderMap;
+use hyper::header::{HeaderMap, HeaderValue, VARY};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
@@ -306,7 +306,8 @@ impl Service {
                 let head = match event_stream::head(&answer.outcome, request.headers()) {
                     Ok(head) => head,
                     Err(NoStream::NotText) => {
-                        return reply::host_error(&HostError::NotText, request);
+                        let error = reply::host_error(&HostError::NotText, request);
+                        return varying(error, "accept");
                     }
                     Err(NoStream::Response) => return self.reply(&answer.outcome, request).await,
                 };
@@ -318,12 +319,16 @@ impl Service {
                         Outgoing::events(stream)
                     }
                     Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended(is_compressed)),
-                    Err(live::Refusal::Overloaded | live::Refusal::Outdated) => {
-                        return reply::host_error(&HostError::Overloaded, request);
+                    Err(live::Refusal::Overloaded) => {
+                        let error = reply::host_error(&HostError::Overloaded, request);
+                        return varying(error, "accept");
                     }
                 };
                 let mut response = HttpResponse::new(body);
                 *response.headers_mut() = headers;
+                if patches {
+                    long_poll::add_applied(response.headers_mut(), "patch");
+                }
                 response
             }
             Interest::Change(preferred) => {
@@ -340,8 +345,9 @@ impl Service {
                             outcome = changed.unwrap_or(outcome);
                         }
                         Err(live::Refusal::Ending) => {}
-                        Err(live::Refusal::Overloaded | live::Refusal::Outdated) => {
-                            return reply::host_error(&HostError::Overloaded, request);
+                        Err(live::Refusal::Overloaded) => {
+                            let error = reply::host_error(&HostError::Overloaded, request);
+                            return varying(error, "prefer");
                         }
                     }
                 }
@@ -435,6 +441,12 @@ fn describe(response: &mut HttpResponse, mount: &Mount, route: Option<&Route>, o
     let route = route.map(|route| route.path().to_owned());
     let handling = Handling { mount: mount.path().clone(), route, origin };
     response.extensions_mut().insert(handling);
+}
+
+/// Adds a header of the request on which a response depends.
+fn varying(mut response: HttpResponse, name: &'static str) -> HttpResponse {
+    response.headers_mut().append(VARY, HeaderValue::from_static(name));
+    response
 }
 
 /// Returns whether a request with this method only reads a resource of the host.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use hyper::Method;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use hyper::http::Extensions;
 use hyper::http::uri::PathAndQuery;
 use relayer_rest_sandbox::GuestRequest;
 
@@ -16,7 +15,6 @@ pub(in crate::http) struct Client {
     method: Method,
     /// The target that the client sent, and the lines of the headers.
     lines: Box<[u8]>,
-    extensions: Extensions,
     pub(super) peer: Peer,
 }
 
@@ -30,13 +28,17 @@ impl Client {
             // It has no line feed.
             lines.extend(value.as_bytes());
         }
-        let GuestRequest { method, extensions, .. } = request;
-        let (method, extensions) = (method.clone(), extensions.clone());
-        Self { method, lines: lines.into(), extensions, peer }
+        Self { method: request.method.clone(), lines: lines.into(), peer }
+    }
+
+    /// Returns the size of its request in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.lines.len()
     }
 
     /// Returns its request, whose target is that of the client. It shares no memory with the
-    /// buffer that was read from the connection, which it would keep.
+    /// buffer that was read from the connection, which it would keep. It has no extensions: a
+    /// capsule of a later run would have the id of this request.
     pub(super) fn request(&self) -> Arc<GuestRequest> {
         let mut lines = self.lines.split(|byte| *byte == b'\n');
         let target = lines.next().and_then(|target| PathAndQuery::try_from(target).ok());
@@ -51,8 +53,7 @@ impl Client {
                 headers.append(name, value);
             }
         }
-        let request = GuestRequest::new(self.method.clone(), target, headers);
-        Arc::new(GuestRequest { extensions: self.extensions.clone(), ..request })
+        Arc::new(GuestRequest::new(self.method.clone(), target, headers))
     }
 }
 

@@ -17,7 +17,7 @@ use super::key::Key;
 use super::limits::LiveLimits;
 use super::resolve::Answer;
 use super::run_budget::RunBudget;
-use super::tally::LiveTally;
+use super::tally::{CountedBytes, LiveTally};
 use super::version::{Body, Version};
 use crate::http::connections::Peer;
 use crate::http::error::HostError;
@@ -83,6 +83,21 @@ enum Evaluation {
     },
 }
 
+/// A waiter that was added to an entry.
+pub(super) struct Added {
+    pub(super) id: EntryId,
+    pub(super) versions: Subscriber,
+    /// The memory of its request.
+    _counted: CountedBytes,
+}
+
+/// Why a waiter was not added.
+pub(super) enum NotAdded {
+    Refused(Refusal),
+    /// The answer is of a module that is not active any more.
+    Outdated,
+}
+
 /// An entry to evaluate.
 pub(super) struct Task {
     pub(super) id: EntryId,
@@ -118,26 +133,28 @@ impl Entries {
         request: &Arc<GuestRequest>,
         answer: Answer,
         registry: &Registry,
-    ) -> Result<(EntryId, Subscriber), Refusal> {
+    ) -> Result<Added, NotAdded> {
         if self.ending.is_some() {
-            return Err(Refusal::Ending);
+            return Err(NotAdded::Refused(Refusal::Ending));
         }
         if !answer.is_current(registry, request.target.path()) {
-            return Err(Refusal::Outdated);
+            return Err(NotAdded::Outdated);
         }
         let key = Key::new(request, &answer);
         let mount = answer.mount.path().clone();
         let id = self.by_key.get(&key).copied();
-        if !self.has_room(client.peer, &mount, id.is_none()) {
+        let counted = self.tally.count(client.size(), self.limits.memory.as_u64());
+        let Some(counted) = counted.filter(|_| self.has_room(client.peer, &mount, id.is_none()))
+        else {
             self.tally.refused();
-            return Err(Refusal::Overloaded);
-        }
+            return Err(NotAdded::Refused(Refusal::Overloaded));
+        };
         let id = match id {
             Some(id) => {
                 self.offer(id, answer, registry);
                 id
             }
-            None => self.insert(key, request, answer, registry)?,
+            None => self.insert(key, request, answer, client.size())?,
         };
         let entry = self.by_id.get_mut(&id).expect("it was found or inserted");
         entry.waiters += 1;
@@ -146,7 +163,7 @@ impl Entries {
         *self.by_peer.entry(client.peer).or_default() += 1;
         *self.by_mount.entry(mount).or_default() += 1;
         self.tally.set(self.waiters, self.by_id.len());
-        Ok((id, versions))
+        Ok(Added { id, versions, _counted: counted })
     }
 
     fn has_room(&self, peer: Peer, mount: &MountPath, is_new: bool) -> bool {
@@ -213,13 +230,11 @@ impl Entries {
             && let Some((time, id)) = self.due.first().copied()
             && time <= now
         {
-            self.due.pop_first();
-            let Some(entry) = self.by_id.get_mut(&id) else { continue };
-            if let Err(later) = self.budget.take(now) {
-                entry.evaluation = Evaluation::Due(later);
-                self.due.insert((later, id));
+            if self.take_run(now).is_err() {
                 break;
             }
+            self.due.pop_first();
+            let Some(entry) = self.by_id.get_mut(&id) else { continue };
             entry.evaluation = Evaluation::Running { is_outdated: false };
             entry.last_run = Some(now);
             tasks.push(Task { id, request: Arc::clone(&entry.request) });
@@ -227,14 +242,32 @@ impl Entries {
         tasks
     }
 
-    /// Returns when the next entry is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.due.first().map(|(time, _)| *time)
+    /// Counts a run of a module.
+    pub(super) fn ran(&self) {
+        self.tally.ran();
     }
 
-    /// Records the answer to a task.
-    pub(super) fn complete(&mut self, id: EntryId, answer: Answer, registry: &Registry) {
-        self.tally.ran();
+    /// Takes a run out of the budget, or returns when there is one.
+    pub(super) fn take_run(&mut self, now: Instant) -> Result<(), Instant> {
+        self.budget.take(now)
+    }
+
+    /// Returns when the next entry is due, and the budget has a run for it.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        self.due.first().map(|(time, _)| self.budget.next(now).max(*time))
+    }
+
+    /// Records the answer to a task, and whether the module was run for it.
+    pub(super) fn complete(
+        &mut self,
+        id: EntryId,
+        answer: Answer,
+        was_run: bool,
+        registry: &Registry,
+    ) {
+        if was_run {
+            self.tally.ran();
+        }
         let Some(entry) = self.by_id.get_mut(&id) else { return };
         let Evaluation::Running { is_outdated } = entry.evaluation else { return };
         entry.evaluation = Evaluation::Current;
@@ -246,8 +279,12 @@ impl Entries {
         if !is_error {
             entry.backoff = backoff();
         }
-        self.offer(id, answer, registry);
-        if is_outdated {
+        let is_changed = self.offer(id, answer, registry);
+        if was_run && !is_changed {
+            self.tally.ran_without_change();
+        }
+        let is_valid = self.by_id.get(&id).is_some_and(|entry| entry.is_valid_for(&self.seen));
+        if is_outdated && !is_valid {
             self.schedule(id, Duration::ZERO);
         } else if let Some(retry) = retry {
             self.schedule(id, retry);
@@ -263,6 +300,11 @@ impl Entries {
         }
     }
 
+    /// Returns the time in which all waits end, if they end.
+    pub(super) fn ending(&self) -> Option<Duration> {
+        self.ending
+    }
+
     /// Returns whether all waits were ended.
     pub(super) fn has_ended(&self) -> bool {
         self.ending.is_some()
@@ -273,13 +315,15 @@ impl Entries {
         key: Key,
         request: &Arc<GuestRequest>,
         answer: Answer,
-        registry: &Registry,
-    ) -> Result<EntryId, Refusal> {
+        request_size: usize,
+    ) -> Result<EntryId, NotAdded> {
         let content = content(&answer);
-        let counted = self.tally.count(FORMS * content.size(), self.limits.memory.as_u64());
+        // The request, and its parts in the key.
+        let size = FORMS * content.size() + 2 * request_size;
+        let counted = self.tally.count(size, self.limits.memory.as_u64());
         let Some(counted) = counted else {
             self.tally.refused();
-            return Err(Refusal::Overloaded);
+            return Err(NotAdded::Refused(Refusal::Overloaded));
         };
         let body = Body::new(self.next_version, content, Vec::new(), Some(counted));
         self.next_version += 1;
@@ -299,8 +343,7 @@ impl Entries {
             last_run: None,
             backoff: backoff(),
         };
-        let is_outdated =
-            !entry.is_valid_for(&self.seen) || !entry.answer.is_current(registry, entry.path());
+        let is_outdated = !entry.is_valid_for(&self.seen);
         self.by_key.insert(key, id);
         self.by_id.insert(id, entry);
         self.index(id);
@@ -313,27 +356,29 @@ impl Entries {
     }
 
     /// Publishes an answer of the active module as the next version, if it is newer than the
-    /// present one and clients can tell the two apart.
-    fn offer(&mut self, id: EntryId, answer: Answer, registry: &Registry) {
-        let Some(entry) = self.by_id.get_mut(&id) else { return };
+    /// present one and clients can tell the two apart. Returns whether it was published.
+    fn offer(&mut self, id: EntryId, answer: Answer, registry: &Registry) -> bool {
+        let Some(entry) = self.by_id.get_mut(&id) else { return false };
         if entry.answer.is_current(registry, entry.path())
             && let (Ok(before), Ok(now)) = (&entry.answer.outcome, &answer.outcome)
             && now.generation() < before.generation()
         {
-            return;
+            return false;
         }
         // An error says nothing about the reads.
         if answer.outcome.is_ok() && entry.key.as_ref() != Some(&Key::new(&entry.request, &answer))
         {
             self.retire(id);
-            return self.publish(id, Content::Moved);
+            self.publish(id, Content::Moved);
+            return true;
         }
         let content = content(&answer);
         let is_command = answer.outcome.as_ref().is_ok_and(|it| !it.commands().is_empty());
         entry.answer = answer;
         if is_command {
             self.retire(id);
-            return self.publish(id, Content::Ended(Duration::ZERO));
+            self.publish(id, Content::Ended(Duration::ZERO));
+            return true;
         }
         self.index(id);
         let entry = &self.by_id[&id];
@@ -341,11 +386,11 @@ impl Entries {
         if entry.answer.outcome.is_ok() && !entry.is_valid_for(&self.seen) {
             self.schedule(id, Duration::ZERO);
         }
-        if self.by_id[&id].versions.newest().body.content.is_same(&content) {
-            self.tally.ran_without_change();
-        } else {
+        let is_other = !self.by_id[&id].versions.newest().body.content.is_same(&content);
+        if is_other {
             self.publish(id, content);
         }
+        is_other
     }
 
     /// Publishes a new version of an entry.
@@ -358,16 +403,22 @@ impl Entries {
         let limit = self.limits.memory.as_u64();
         let number = self.next_version;
         self.next_version += 1;
+        let mut is_without_memory = false;
         let body = if let Some(counted) = self.tally.count(bytes, limit) {
             Body::new(number, content, history, Some(counted))
         } else if let Some(counted) = self.tally.count(own, limit) {
             // The versions before it are the first to go.
             Body::new(number, content, Vec::new(), Some(counted))
         } else {
+            // It is tried again when there may be memory.
+            is_without_memory = true;
             let error = Arc::new(HostError::Overloaded.response());
             Body::new(number, Content::Error(error), Vec::new(), None)
         };
         self.tally.woke(entry.publish(body, &self.seen));
+        if is_without_memory {
+            self.schedule(id, MIN_RETRY);
+        }
     }
 
     /// Updates the values that an entry was derived from.

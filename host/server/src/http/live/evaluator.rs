@@ -14,7 +14,7 @@ use tracing::{Instrument, debug_span};
 use super::Shared;
 use super::changes::{Change, Changes};
 use super::entries::{EntryId, Task};
-use super::resolve::{Answer, resolve};
+use super::resolve::{self, Answer};
 
 /// The maximum number of concurrent runs: a slow one must not delay the others.
 const MAX_RUNS: usize = 4;
@@ -34,7 +34,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             entries.observe(&shared.state.snapshot());
             let tasks = entries.take_due(Instant::now(), MAX_RUNS - running.len());
             let is_full = running.len() + tasks.len() >= MAX_RUNS;
-            (tasks, entries.next_due().filter(|_| !is_full))
+            (tasks, entries.next_due(Instant::now()).filter(|_| !is_full))
         };
         running.extend(tasks.into_iter().map(|task| evaluate(&shared, task)));
         let due = async {
@@ -44,8 +44,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
             }
         };
         tokio::select! {
-            Some((id, answer)) = running.next() => {
-                shared.entries().complete(id, answer, &shared.registry);
+            Some((id, answer, was_run)) = running.next() => {
+                shared.entries().complete(id, answer, was_run, &shared.registry);
             }
             change = changes.next() => {
                 if change == Change::Modules {
@@ -58,8 +58,11 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn evaluate(shared: &Shared, Task { id, request }: Task) -> (EntryId, Answer) {
+/// Returns the answer to a task, and whether the module was run for it.
+async fn evaluate(shared: &Shared, Task { id, request }: Task) -> (EntryId, Answer, bool) {
     let span = debug_span!("live", path = request.target.path());
-    let answer = resolve(&shared.registry, &shared.state, &request).instrument(span).await;
-    (id, answer)
+    match resolve::find(&shared.registry, &shared.state, &request) {
+        Ok(answer) => (id, answer, false),
+        Err(missed) => (id, missed.run(&shared.state).instrument(span).await, true),
+    }
 }

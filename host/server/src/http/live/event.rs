@@ -5,13 +5,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
+use hyper::header::{CONTENT_ENCODING, HeaderValue};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::content::Content;
 use super::gzip::Blocks;
 use super::work;
+use crate::cache::RecordedResponse;
+use crate::http::error::HostError;
+use crate::response::{self, Representation};
 
 /// Texts of at most this size, in bytes, gain little from compression.
 const MIN_COMPRESSED: usize = 128;
@@ -58,7 +61,11 @@ pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 pub(super) fn version(content: &Content, etag: Option<&HeaderValue>) -> Bytes {
     match content {
         Content::Response(response) if response.status().is_success() => {
-            event("change", etag, &String::from_utf8_lossy(&response.plain().body))
+            if let Some(text) = text(response) {
+                return event("change", etag, text);
+            }
+            let error = HostError::NotText.response();
+            failed(error.status(), error.body())
         }
         Content::Response(response) => failed(response.status(), &response.plain().body),
         Content::Error(response) => failed(response.status(), response.body()),
@@ -85,11 +92,20 @@ pub(super) fn retry(after: Duration) -> Bytes {
     format!("retry: {}\n\n", after.as_millis()).into()
 }
 
-/// Returns an error with its status; its body as JSON if it is that, or else as text.
+/// Returns the body of a response that can be sent as events: text, and not encoded.
+pub(super) fn text(response: &RecordedResponse) -> Option<&str> {
+    let Representation { headers, body } = response.plain();
+    let is_text = response::is_text(headers) && !headers.contains_key(CONTENT_ENCODING);
+    str::from_utf8(body).ok().filter(|_| is_text)
+}
+
+/// Returns an error with its status; its body as JSON if it is that, or else as text. Its id is
+/// empty: a client that connects again does not have the version before.
 fn failed(status: StatusCode, body: &Bytes) -> Bytes {
     let body =
         serde_json::from_slice(body).unwrap_or_else(|_| json!(String::from_utf8_lossy(body)));
-    event("failed", None, &json!({"status": status.as_u16(), "body": body}).to_string())
+    let data = json!({"status": status.as_u16(), "body": body}).to_string();
+    event("failed", Some(&HeaderValue::from_static("")), &data)
 }
 
 fn event(name: &str, id: Option<&HeaderValue>, data: &str) -> Bytes {
@@ -140,8 +156,8 @@ mod tests {
     fn an_error_has_its_status_and_its_body() {
         let event = |body: &'static str| failed(StatusCode::NOT_FOUND, &Bytes::from(body));
         let json = event(r#"{"a":[1]}"#);
-        assert_eq!(json, "event: failed\ndata: {\"status\":404,\"body\":{\"a\":[1]}}\n\n");
-        assert_eq!(event("no"), "event: failed\ndata: {\"status\":404,\"body\":\"no\"}\n\n");
+        assert_eq!(json, "id: \nevent: failed\ndata: {\"status\":404,\"body\":{\"a\":[1]}}\n\n");
+        assert_eq!(event("no"), "id: \nevent: failed\ndata: {\"status\":404,\"body\":\"no\"}\n\n");
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::http::accept_encoding;
 use crate::http::connections::{ConnectionActivity, RequestMemory, WaitingClient};
 use crate::http::held::Held;
 use crate::http::send_admission::SendAdmission;
-use crate::response::{self, Encoding, Representation};
+use crate::response::{self, Encoding};
 
 /// The time after which a comment is sent to a client without an event.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -56,12 +56,12 @@ pub(in crate::http) struct EventStream {
 }
 
 /// The version that a client has.
-#[derive(Default)]
 struct Sent {
     number: Option<u64>,
     /// Its entity tag, if it has one.
     etag: Option<HeaderValue>,
-    is_stale: bool,
+    /// Whether it was stale; none if a connection before this one told that.
+    is_stale: Option<bool>,
 }
 
 /// Events with the memory that they take until the client has them.
@@ -83,7 +83,9 @@ impl EventStream {
         is_compressed: bool,
         request: &HeaderMap,
     ) -> Self {
-        let sent = Sent { etag: request.get(LAST_EVENT_ID).map(copied), ..Sent::default() };
+        let etag = request.get(LAST_EVENT_ID).map(copied);
+        let is_stale = if etag.is_some() { None } else { Some(false) };
+        let sent = Sent { number: None, etag, is_stale };
         let gzip = is_compressed.then(GzipStream::default);
         let pending = gzip.iter().map(|_| GzipStream::begin()).collect();
         Self { waiter, has_patches, gzip, sent, pending, has_begun: false, has_ended: false }
@@ -126,8 +128,8 @@ impl EventStream {
             return;
         }
         let stale_since = version.stale_since;
-        let is_other = self.sent.is_stale != stale_since.is_some();
-        self.sent.is_stale = stale_since.is_some();
+        let is_stale = Some(stale_since.is_some());
+        let is_other = std::mem::replace(&mut self.sent.is_stale, is_stale) != is_stale;
         // Before the state that is stale, and after the one that is not any more.
         if is_other && stale_since.is_some() {
             self.push_own(event::stale(stale_since));
@@ -144,6 +146,18 @@ impl EventStream {
         if is_other && stale_since.is_none() {
             self.push_own(event::stale(None));
         }
+    }
+
+    /// Ends the stream without the event that was returned last, and returns the end, unless it is
+    /// the end that does not fit.
+    fn give_up(&mut self) -> Option<Bytes> {
+        // The checksum of a compressed stream includes that event.
+        if self.has_ended || self.gzip.is_some() {
+            return None;
+        }
+        self.pending.clear();
+        self.has_ended = true;
+        Some(connect_elsewhere())
     }
 
     /// Returns the event that makes the client's version this one.
@@ -182,8 +196,13 @@ impl EventStream {
             if let Some(taken) = taken {
                 taken.await.ok();
             }
-            let event = events.next().await?;
-            let (held, taken) = connection.admit(&event).await?;
+            let mut event = events.next().await?;
+            let mut admitted = connection.admit(&event).await;
+            if admitted.is_none() {
+                event = events.give_up()?;
+                admitted = connection.admit(&event).await;
+            }
+            let (held, taken) = admitted?;
             Some(((event, held), (events, connection, waiting, Some(taken))))
         }))
     }
@@ -223,15 +242,13 @@ pub(in crate::http) struct StreamHead {
 pub(in crate::http) fn head(first: &Outcome, request: &HeaderMap) -> Result<StreamHead, NoStream> {
     let mut headers = match first {
         Ok(response) => {
-            let Representation { headers, body } = response.plain();
             if !response.status().is_success() && !response.status().is_server_error() {
                 return Err(NoStream::Response);
             }
-            let is_text = response::is_text(headers) && !headers.contains_key(CONTENT_ENCODING);
-            if !is_text || str::from_utf8(body).is_err() {
+            if event::text(response).is_none() {
                 return Err(NoStream::NotText);
             }
-            headers.clone()
+            response.plain().headers.clone()
         }
         Err(response) => response.headers().clone(),
     };
@@ -246,7 +263,7 @@ pub(in crate::http) fn head(first: &Outcome, request: &HeaderMap) -> Result<Stre
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    headers.append(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    headers.append(VARY, HeaderValue::from_static("accept, accept-encoding, prefer"));
     Ok(StreamHead { headers, is_compressed: encoding.is_some() })
 }
 

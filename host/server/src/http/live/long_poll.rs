@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Request;
 use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, VARY};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::content::Content;
 use super::resolve::Outcome;
@@ -31,7 +31,8 @@ pub(in crate::http) async fn long_poll(
             Content::Error(response) => return Some(Err(Arc::clone(response))),
             Content::Moved => {}
             Content::Ended(within) => {
-                sleep(within.mul_f64(fastrand::f64())).await;
+                let end = Instant::now() + within.mul_f64(fastrand::f64());
+                sleep_until(end.min(deadline)).await;
                 return None;
             }
         }
@@ -50,11 +51,15 @@ pub(in crate::http) async fn has(request: &Request<()>, response: &RecordedRespo
     headers.contains_key(ETAG) && reply::is_known(headers, request)
 }
 
-/// Adds the headers of a response to a request that preferred to wait.
-pub(in crate::http) fn add_headers(headers: &mut HeaderMap, applied: Duration) {
-    let value = format!("wait={}", applied.as_secs());
-    if let Ok(value) = HeaderValue::try_from(value) {
+/// Adds the header that names the preference that was applied.
+pub(in crate::http) fn add_applied(headers: &mut HeaderMap, preference: &str) {
+    if let Ok(value) = HeaderValue::try_from(preference) {
         headers.insert(PREFERENCE_APPLIED, value);
     }
+}
+
+/// Adds the headers of a response to a request that preferred to wait.
+pub(in crate::http) fn add_headers(headers: &mut HeaderMap, applied: Duration) {
+    add_applied(headers, &format!("wait={}", applied.as_secs()));
     headers.append(VARY, HeaderValue::from_static("prefer"));
 }

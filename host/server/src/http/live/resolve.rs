@@ -11,7 +11,7 @@ use relayer_rest_state::StateReader;
 use crate::cache::{RecordedResponse, RequestRef};
 use crate::http::error::HostError;
 use crate::http::report;
-use crate::registry::{ActiveModule, Found, Mount, Registry, Responded};
+use crate::registry::{ActiveModule, Found, Mount, Registry, Responded, Uncached};
 
 /// The module's response, or the host's if the module gave none.
 pub(in crate::http) type Outcome = Result<Arc<RecordedResponse>, Arc<hyper::Response<Bytes>>>;
@@ -38,40 +38,52 @@ impl Answer {
     }
 }
 
-/// Returns the current answer to a request, whose target is that of the client.
-pub(super) async fn resolve(
+/// A request whose response is not cached.
+pub(super) struct Missed {
+    mount: Arc<Mount>,
+    request: Arc<GuestRequest>,
+    uncached: Uncached,
+}
+
+/// Returns the current answer to a request, whose target is that of the client, if no run of
+/// the module is needed for it.
+pub(super) fn find(
     registry: &Registry,
     state: &StateReader,
     request: &GuestRequest,
-) -> Answer {
+) -> Result<Answer, Missed> {
     let mount = Arc::clone(registry.now().route(request.target.path()));
     let found = {
         let Some(active) = mount.active() else {
             let response = HostError::without_module(&mount).response();
-            return Answer { mount, active: None, outcome: Err(Arc::new(response)) };
+            return Ok(Answer { mount, active: None, outcome: Err(Arc::new(response)) });
         };
         let own = mount.path().strip_prefix(request.target.as_str());
         let target = PathAndQuery::try_from(&*own).unwrap_or(PathAndQuery::from_static("/"));
         let request = Arc::new(GuestRequest { target, ..request.clone() });
-        let snapshot = state.peek();
-        match mount.find(active, RequestRef::from(&*request), &snapshot) {
+        match mount.find(active, RequestRef::from(&*request), &state.peek()) {
             Ok(Found { active, hit }) => Ok((Guard::into_inner(active), hit.into_shared())),
             Err(uncached) => Err((request, uncached)),
         }
     };
-    let (request, uncached) = match found {
-        Ok((active, response)) => {
-            return Answer { mount, active: Some(active), outcome: Ok(response) };
-        }
-        Err(missed) => missed,
-    };
-    match mount.run(request, uncached, state).await {
-        Ok(Responded { active, response }) => {
-            Answer { mount, active: Some(active), outcome: Ok(response) }
-        }
-        Err(error) => {
-            let response = report::failure(&mount, &error);
-            Answer { mount, active: Some(error.active), outcome: Err(Arc::new(response)) }
+    match found {
+        Ok((active, response)) => Ok(Answer { mount, active: Some(active), outcome: Ok(response) }),
+        Err((request, uncached)) => Err(Missed { mount, request, uncached }),
+    }
+}
+
+impl Missed {
+    /// Runs the module, or waits for its run for an equal request.
+    pub(super) async fn run(self, state: &StateReader) -> Answer {
+        let Self { mount, request, uncached } = self;
+        match mount.run(request, uncached, state).await {
+            Ok(Responded { active, response }) => {
+                Answer { mount, active: Some(active), outcome: Ok(response) }
+            }
+            Err(error) => {
+                let response = report::failure(&mount, &error);
+                Answer { mount, active: Some(error.active), outcome: Err(Arc::new(response)) }
+            }
         }
     }
 }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// The time whose runs are permitted at once.
+const BURST: Duration = Duration::from_secs(1);
+
 /// Permits a number of runs each second, in bursts of at most a second's.
 pub(super) struct RunBudget {
     interval: Duration,
@@ -16,14 +19,19 @@ impl RunBudget {
         Self { interval: Duration::from_secs(1) / runs_per_second.max(1), full_at: Instant::now() }
     }
 
+    /// Returns when there is a run.
+    pub(super) fn next(&self, now: Instant) -> Instant {
+        let full_at = self.full_at.max(now) + self.interval;
+        full_at.checked_sub(BURST).map_or(now, |next| next.max(now))
+    }
+
     /// Takes a run out of the budget, or returns when there is one.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
-        const BURST: Duration = Duration::from_secs(1);
-        let full_at = self.full_at.max(now) + self.interval;
-        if full_at > now + BURST {
-            return Err(full_at - BURST);
+        let next = self.next(now);
+        if next > now {
+            return Err(next);
         }
-        self.full_at = full_at;
+        self.full_at = self.full_at.max(now) + self.interval;
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ pub struct LiveStatus {
     pub waiters: u64,
     /// The different responses that they wait for.
     pub entries: u64,
-    /// The bytes of the versions of these responses.
+    /// The bytes of the versions of these responses, and of the clients' requests.
     pub bytes: u64,
     /// The runs of modules for them since the start.
     pub runs: u64,
@@ -44,6 +44,7 @@ struct Counts {
 pub(super) struct CountedBytes {
     tally: LiveTally,
     bytes: u64,
+    limit: u64,
 }
 
 impl LiveTally {
@@ -89,7 +90,14 @@ impl LiveTally {
         let bytes = bytes as u64;
         let sum = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit);
         self.0.bytes.fetch_update(Relaxed, Relaxed, sum).ok()?;
-        Some(CountedBytes { tally: self.clone(), bytes })
+        Some(CountedBytes { tally: self.clone(), bytes, limit })
+    }
+}
+
+impl CountedBytes {
+    /// Counts further bytes within the same limit.
+    pub(super) fn count(&self, bytes: usize) -> Option<Self> {
+        self.tally.count(bytes, self.limit)
     }
 }
 

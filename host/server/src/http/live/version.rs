@@ -36,11 +36,12 @@ pub(super) struct Body {
     patches: Mutex<HashMap<u64, Patch>>,
     /// The versions before this one, the newest last, from which patches can be made.
     before: Vec<(u64, Content)>,
-    _counted: Option<CountedBytes>,
+    /// The memory of the version; none if there was no room for it.
+    counted: Option<CountedBytes>,
 }
 
 /// A patch, if it is short enough, and made once.
-type Patch = Arc<OnceCell<Option<Event>>>;
+type Patch = Arc<OnceCell<Option<(Event, CountedBytes)>>>;
 
 impl Version {
     /// Returns the content.
@@ -62,7 +63,7 @@ impl Body {
             event: OnceLock::new(),
             patches: Mutex::default(),
             before,
-            _counted: counted,
+            counted,
         })
     }
 
@@ -101,6 +102,12 @@ impl Body {
             let patch = patch::between(&before, &now)?;
             (patch.len() < now.len() / 2).then(|| Event::new(event::patch(&patch, etag.as_ref())))
         };
-        cell.get_or_init(async || work::run(make).await.flatten()).await.clone()
+        let counted = async || {
+            let event = work::run(make).await.flatten()?;
+            // As a text, and compressed.
+            let counted = self.counted.as_ref()?.count(2 * event.text().len())?;
+            Some((event, counted))
+        };
+        Some(cell.get_or_init(counted).await.as_ref()?.0.clone())
     }
 }

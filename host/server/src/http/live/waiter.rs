@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relayer_rest_sandbox::GuestRequest;
+use tokio::time::{Instant, sleep_until};
 
-use super::broadcast::Subscriber;
 use super::client::Client;
 use super::content::Content;
-use super::entries::EntryId;
-use super::resolve::{Answer, resolve};
+use super::entries::{Added, EntryId, NotAdded};
+use super::resolve::{self, Answer};
 use super::version::{Body, Version};
 use super::{Refusal, Shared};
 
@@ -20,8 +20,7 @@ const MAX_TRIES: u32 = 10;
 pub(in crate::http) struct Waiter {
     shared: Arc<Shared>,
     client: Client,
-    entry: EntryId,
-    versions: Subscriber,
+    added: Added,
 }
 
 impl Waiter {
@@ -31,14 +30,14 @@ impl Waiter {
         answer: Answer,
     ) -> Result<Self, Refusal> {
         shared.start_evaluator();
-        let (entry, versions) = shared.join(&client, answer).await?;
-        Ok(Self { shared, client, entry, versions })
+        let added = shared.join(&client, Some(answer)).await?;
+        Ok(Self { shared, client, added })
     }
 
     /// Returns the newest version.
     pub(super) async fn newest(&mut self) -> Arc<Version> {
         loop {
-            let version = self.versions.newest();
+            let version = self.added.versions.newest();
             match version.content() {
                 Content::Moved => {
                     // Boxed, because it is rare, and enlarges the future of each client.
@@ -54,8 +53,8 @@ impl Waiter {
     /// Waits for a newer version, and returns it.
     pub(super) async fn next(&mut self) -> Arc<Version> {
         // A move that was interrupted is repeated.
-        if !matches!(self.versions.peek().content(), Content::Moved) {
-            self.versions.changed().await;
+        if !matches!(self.added.versions.peek().content(), Content::Moved) {
+            self.added.versions.changed().await;
         }
         self.newest().await
     }
@@ -63,44 +62,68 @@ impl Waiter {
     /// Looks for the entry of the client's request. Returns the last version if the limits leave
     /// no room for it.
     async fn move_on(&mut self) -> Result<(), Arc<Version>> {
-        let Shared { registry, state, .. } = &*self.shared;
-        let answer = resolve(registry, state, &self.client.request()).await;
         // It counts only once.
-        self.shared.entries().remove(self.entry, &self.client);
-        self.entry = EntryId::MAX;
-        if let Ok((entry, versions)) = self.shared.join(&self.client, answer).await {
-            self.entry = entry;
-            self.versions = versions;
-            return Ok(());
-        }
-        let content = Content::Ended(Duration::ZERO);
-        let body = Body::new(u64::MAX, content, Vec::new(), None);
+        self.shared.entries().remove(self.added.id, &self.client);
+        self.added.id = EntryId::MAX;
+        let refusal = match self.shared.join(&self.client, None).await {
+            Ok(added) => {
+                self.added = added;
+                return Ok(());
+            }
+            Err(refusal) => refusal,
+        };
+        let within = match refusal {
+            Refusal::Ending => self.shared.entries().ending().unwrap_or_default(),
+            Refusal::Overloaded => Duration::ZERO,
+        };
+        let body = Body::new(u64::MAX, Content::Ended(within), Vec::new(), None);
         Err(Arc::new(Version { body, stale_since: None }))
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.shared.entries().remove(self.entry, &self.client);
+        self.shared.entries().remove(self.added.id, &self.client);
     }
 }
 
 impl Shared {
-    /// Adds a waiter, whose answer is asked for again if another module was activated meanwhile.
-    async fn join(
-        &self,
-        client: &Client,
-        mut answer: Answer,
-    ) -> Result<(EntryId, Subscriber), Refusal> {
+    /// Adds a waiter with this answer. Without one, or if another module was activated
+    /// meanwhile, the answer is asked for.
+    async fn join(&self, client: &Client, mut answer: Option<Answer>) -> Result<Added, Refusal> {
         let request = client.request();
         for _ in 0..MAX_TRIES {
-            match self.add(client, &request, answer) {
-                Err(Refusal::Outdated) => {}
-                added => return added,
+            let current = match answer.take() {
+                Some(answer) => answer,
+                None => self.resolve(&request).await,
+            };
+            match self.add(client, &request, current) {
+                Err(NotAdded::Outdated) => {}
+                Err(NotAdded::Refused(refusal)) => return Err(refusal),
+                Ok(added) => return Ok(added),
             }
-            answer = resolve(&self.registry, &self.state, &request).await;
         }
         Err(Refusal::Overloaded)
+    }
+
+    /// Returns the answer to a request: the cached one, or by a run as soon as the budget has
+    /// one.
+    async fn resolve(&self, request: &GuestRequest) -> Answer {
+        loop {
+            let missed = match resolve::find(&self.registry, &self.state, request) {
+                Ok(answer) => return answer,
+                Err(missed) => missed,
+            };
+            let taken = self.entries().take_run(Instant::now());
+            match taken {
+                Ok(()) => {
+                    let answer = missed.run(&self.state).await;
+                    self.entries().ran();
+                    return answer;
+                }
+                Err(later) => sleep_until(later).await,
+            }
+        }
     }
 
     fn add(
@@ -108,7 +131,7 @@ impl Shared {
         client: &Client,
         request: &Arc<GuestRequest>,
         answer: Answer,
-    ) -> Result<(EntryId, Subscriber), Refusal> {
+    ) -> Result<Added, NotAdded> {
         let mut entries = self.entries();
         entries.observe(&self.state.snapshot());
         let added = entries.add(client, request, answer, &self.registry);
