@@ -512,6 +512,7 @@ pub fn that_traps_later(body: &str) -> Vec<u8> {
         r#"(module
             (memory (export "memory") 4)
             (data (i32.const 64) "{body}")
+            (data (i32.const 16384) "content-typeapplication/json")
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
                 i32.const 65536)
             (func (export "relayer:rest/handler@0.1.0#handle")
@@ -519,6 +520,12 @@ pub fn that_traps_later(body: &str) -> Vec<u8> {
                 (i32.eq (local.get 3) (i32.const 31))
                 if unreachable end
                 (i32.store16 (i32.const 0) (i32.const 200))
+                (i32.store (i32.const 4) (i32.const 32))
+                (i32.store (i32.const 8) (i32.const 1))
+                (i32.store (i32.const 32) (i32.const 16384))
+                (i32.store (i32.const 36) (i32.const 12))
+                (i32.store (i32.const 40) (i32.const 16396))
+                (i32.store (i32.const 44) (i32.const 16))
                 (i32.store (i32.const 12) (i32.const 64))
                 (i32.store (i32.const 16) (i32.const {length}))
                 i32.const 0))"#

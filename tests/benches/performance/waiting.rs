@@ -195,7 +195,9 @@ fn memory(report: &mut Report, runtime: &Runtime, count: usize) {
     let all = before + each * MANY as u64;
     #[expect(clippy::cast_precision_loss)]
     let ratio = all as f64 / MAX_MEMORY as f64;
-    let what = format!("memory with {MANY} event streams, {each} bytes for each of {count}");
+    let what = format!(
+        "memory with {MANY} event streams, {each} bytes for each of {count} that were opened"
+    );
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     report.add(what, (mib(all), mib(MAX_MEMORY)), ratio, Target::AtMost(1.0));
 }
@@ -247,7 +249,7 @@ fn hits(report: &mut Report, runtime: &Runtime, count: usize) {
     let load = Load::new("/state", HIT_TIME);
     for (what, chains, target) in [
         ("of 40 keys, one changed 10 times a second", 40, Target::AtLeast(0.9)),
-        ("of one key, changed 10 times a second", 1, Target::None),
+        ("of one key, changed 10 times a second", 1, Target::AtLeast(0.9)),
     ] {
         let server = server(runtime);
         let path = |number| format!("/chain/chain-{:02}", number % chains);

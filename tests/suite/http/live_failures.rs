@@ -128,8 +128,8 @@ async fn a_rollback_after_a_failure_is_a_change_without_a_failure() {
     let mut client = server.connect().await;
     let mut events = Events::open(&mut client, "/a", &[]).await;
     check(&mut events, "change", "old").await;
-    assert!(server.swap(component::that_traps_later("new")).await.is_accepted());
-    check(&mut events, "change", "new").await;
+    assert!(server.swap(component::that_traps_later("\"new\"")).await.is_accepted());
+    check(&mut events, "change", "\"new\"").await;
     assert_eq!(server.get(TRAP).await.text(), "old");
     check(&mut events, "change", "old").await;
 }

@@ -2,13 +2,14 @@
 //!
 //! A thread that wakes a client of another thread interrupts that thread, and the evaluator has
 //! a lower priority than those that it wakes. So it wakes each thread once, which then wakes its
-//! own clients.
+//! own clients, in groups between which it serves other requests.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 
 use super::version::Version;
 
@@ -32,11 +33,15 @@ struct Newest {
     sequence: u64,
 }
 
+/// The maximum number of clients that a thread wakes at once: sending an event to each takes
+/// about half a millisecond.
+const GROUP: usize = 64;
+
 /// The clients of a thread.
 struct Thread {
     id: Id,
     runtime: Handle,
-    changed: Arc<watch::Sender<()>>,
+    groups: Vec<Arc<watch::Sender<()>>>,
 }
 
 impl Broadcast {
@@ -54,10 +59,18 @@ impl Broadcast {
     pub(super) fn publish(&mut self, version: Arc<Version>) {
         let sequence = self.newest.load().sequence + 1;
         self.newest.store(Arc::new(Newest { version, sequence }));
-        self.threads.retain(|thread| thread.changed.receiver_count() > 0);
-        for Thread { runtime, changed, .. } in &self.threads {
-            let changed = Arc::clone(changed);
-            runtime.spawn(async move { changed.send_replace(()) });
+        for thread in &mut self.threads {
+            thread.groups.retain(|group| group.receiver_count() > 0);
+        }
+        self.threads.retain(|thread| !thread.groups.is_empty());
+        for Thread { runtime, groups, .. } in &self.threads {
+            let groups = groups.clone();
+            runtime.spawn(async move {
+                for group in groups {
+                    group.send_replace(());
+                    yield_now().await;
+                }
+            });
         }
     }
 
@@ -65,12 +78,18 @@ impl Broadcast {
     pub(super) fn subscribe(&mut self) -> Subscriber {
         let runtime = Handle::current();
         let id = runtime.id();
-        let known = self.threads.iter().find(|thread| thread.id == id);
-        let changed = if let Some(thread) = known {
-            thread.changed.subscribe()
+        let place = self.threads.iter().position(|thread| thread.id == id);
+        let place = place.unwrap_or_else(|| {
+            self.threads.push(Thread { id, runtime, groups: Vec::new() });
+            self.threads.len() - 1
+        });
+        let groups = &mut self.threads[place].groups;
+        let last = groups.last().filter(|group| group.receiver_count() < GROUP);
+        let changed = if let Some(group) = last {
+            group.subscribe()
         } else {
             let (sender, receiver) = watch::channel(());
-            self.threads.push(Thread { id, runtime, changed: Arc::new(sender) });
+            groups.push(Arc::new(sender));
             receiver
         };
         Subscriber { newest: Arc::clone(&self.newest), changed, seen: None }
@@ -104,7 +123,7 @@ impl Subscriber {
 
 #[cfg(test)]
 mod tests {
-    use super::Broadcast;
+    use super::{Broadcast, GROUP};
     use crate::http::live::content::Content;
     use crate::http::live::version::{Body, Version};
     use std::sync::{Arc, Barrier};
@@ -127,7 +146,7 @@ mod tests {
                     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                     runtime.block_on(async {
                         let mut clients: Vec<_> =
-                            (0..5).map(|_| broadcast.lock().unwrap().subscribe()).collect();
+                            (0..2 * GROUP).map(|_| broadcast.lock().unwrap().subscribe()).collect();
                         subscribed.wait();
                         for client in &mut clients {
                             let mut before = client.newest().body.number;
