@@ -815,6 +815,59 @@ async fn changes_appear_without_further_requests_for_the_data() {
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
+/// The telemetry may take as long as the server runs a module.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn changes_appear_while_the_telemetry_is_awaited() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    streams(&server, 1).await;
+    browser
+        .run(
+            "const send = fetch;
+            window.awaited = 0;
+            window.fetch = (address, options) => {
+                if (!String(address).endsWith('/telemetry')) { return send(address, options); }
+                window.awaited += 1;
+                return new Promise(() => {});
+            };
+            const now = Date.now;
+            let passed = 0;
+            Date.now = () => now() + (passed += 60000);",
+        )
+        .await;
+    for id in 0..3 {
+        add_worker(&server, 1_000 + id);
+        browser.wait(&format!("{COUNT} === '{} workers'", 11 + id)).await;
+    }
+    assert_eq!(browser.count("return window.awaited").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_failure_with_an_empty_id_makes_the_page_load_the_data_again() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    streams(&server, 1).await;
+    browser.run(&visibility("hidden")).await;
+    streams(&server, 0).await;
+    browser
+        .run(
+            "const send = fetch;
+            const headers = { 'content-type': 'text/event-stream' };
+            window.validators = [];
+            window.fetch = async (address, options) => {
+                if (!String(address).endsWith('/data')) { return send(address, options); }
+                if (options.headers.accept === headers['content-type']) {
+                    return new Response('event: failed\\nid:\\ndata: {}\\n\\n', { headers });
+                }
+                window.validators.push(options.headers['if-none-match'] ?? 'none');
+                return send(address, options);
+            };",
+        )
+        .await;
+    browser.run(&visibility("visible")).await;
+    browser.wait("return window.validators[0] === 'none'").await;
+}
+
 /// A hidden page has no stream. When it is visible again, it gets the data only if that has
 /// changed.
 #[tokio::test(flavor = "multi_thread")]

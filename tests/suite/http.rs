@@ -12,6 +12,7 @@ pub(crate) mod live;
 mod live_failures;
 mod live_hostile;
 mod live_model;
+mod live_pipelined;
 mod memory;
 mod openapi;
 mod protocol;

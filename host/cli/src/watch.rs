@@ -32,11 +32,15 @@ use event_parser::{Event, EventParser};
 /// comment every 20 seconds.
 const SILENCE: Duration = Duration::from_mins(1);
 
+/// The number of streams in a row without a byte after which no more are opened: each keeps a
+/// thread and a connection.
+const MAX_SILENT: u32 = 3;
+
 /// The time for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
+const MIN_RETRY: Duration = Duration::from_secs(1);
+const MAX_RETRY: Duration = Duration::from_secs(30);
 
 /// The number of bytes that are read at once.
 const PART: usize = 64 << 10;
@@ -61,14 +65,28 @@ struct Watched {
     url: Url,
     headers: Vec<(HeaderName, HeaderValue)>,
     agent: Agent,
+    silence: Duration,
 }
 
 /// Why a stream has ended.
+#[derive(Debug, PartialEq, Eq)]
 enum Ended {
     /// It can be opened again, after this time if the server has set one.
     Lost { reason: String, retry: Option<Duration> },
+    /// It had neither an event nor a comment.
+    Silent,
     /// The output is closed.
     Closed,
+}
+
+/// Why a stream was not opened.
+enum NotOpened {
+    /// The server may have room later, after this time if it has set one.
+    Refused { reason: String, retry: Option<Duration> },
+    /// There is no connection. It may be a restart of a server that was reached before.
+    Unreachable(String),
+    /// There is no stream at the URL.
+    Absent(String),
 }
 
 pub(super) fn run(args: &WatchArgs) -> Result<CommandOutcome, Failure> {
@@ -91,7 +109,7 @@ pub(super) fn run(args: &WatchArgs) -> Result<CommandOutcome, Failure> {
         headers.push((name, value));
     }
     let agent = agent(&url)?;
-    Watched { url, headers, agent }.watch()?;
+    Watched { url, headers, agent, silence: SILENCE }.watch()?;
     Ok(CommandOutcome::Done)
 }
 
@@ -118,30 +136,41 @@ fn agent(url: &Url) -> Result<Agent, Failure> {
 impl Watched {
     /// Prints the changes until the output is closed.
     fn watch(&self) -> Result<(), Failure> {
-        let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
+        let mut backoff = Backoff::new(MIN_RETRY, MAX_RETRY);
         let mut last_id = None;
         let mut is_known = false;
+        let mut silent = 0;
         loop {
-            let ended = match self.open(last_id.as_deref()) {
-                Ok(Ok(stream)) => {
+            let (reason, retry) = match self.open(last_id.as_deref()) {
+                Ok(stream) => {
                     is_known = true;
                     backoff.reset();
-                    follow(&read(stream)?, &mut last_id)?
+                    let ended = follow(&read(stream)?, &mut last_id, self.silence)?;
+                    silent = if ended == Ended::Silent { silent + 1 } else { 0 };
+                    match ended {
+                        Ended::Lost { reason, retry } => (reason, retry),
+                        Ended::Silent if silent < MAX_SILENT => (no_byte(self.silence), None),
+                        Ended::Silent => {
+                            let message = "no event; check that no proxy buffers the stream";
+                            return Err(format!("{}: {message}", self.url).into());
+                        }
+                        Ended::Closed => return Ok(()),
+                    }
                 }
-                Ok(Err(ended)) => ended,
-                // It may be a restart.
-                Err(error) if is_known => Ended::Lost { reason: error.to_string(), retry: None },
-                Err(error) => return Err(format!("{}: {error}", self.url).into()),
+                Err(NotOpened::Refused { reason, retry }) => (reason, retry),
+                Err(NotOpened::Unreachable(reason)) if is_known => (reason, None),
+                Err(NotOpened::Unreachable(reason) | NotOpened::Absent(reason)) => {
+                    return Err(format!("{}: {reason}", self.url).into());
+                }
             };
-            let Ended::Lost { reason, retry } = ended else { return Ok(()) };
             let wait = retry.unwrap_or_else(|| backoff.next_delay());
             warn!("{}: {reason}; connecting again in {:.1} s", self.url, wait.as_secs_f64());
             thread::sleep(wait);
         }
     }
 
-    /// Opens the stream. The inner error is that of a server that may have room later.
-    fn open(&self, last_id: Option<&str>) -> Result<Result<Body, Ended>, Failure> {
+    /// Opens the stream.
+    fn open(&self, last_id: Option<&str>) -> Result<Body, NotOpened> {
         let mut request = self.agent.get(self.url.as_str());
         for (name, value) in &self.headers {
             request = request.header(name, value);
@@ -149,26 +178,27 @@ impl Watched {
         if let Some(id) = last_id {
             request = request.header("last-event-id", id);
         }
-        let response = request.call().map_err(|error| format!("{error}; check the address"))?;
+        let unreachable = |error| NotOpened::Unreachable(format!("{error}; check the address"));
+        let response = request.call().map_err(unreachable)?;
         let (head, mut body) = response.into_parts();
         let text =
             |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let is_stream = text(CONTENT_TYPE).is_some_and(|it| it.starts_with("text/event-stream"));
         if head.status.is_success() && is_stream {
-            return Ok(Ok(body));
+            return Ok(body);
         }
         if head.status.is_success() {
             let message = "not a stream of events; check that relayer-rest serves it, and that no proxy removes the header accept";
-            return Err(message.into());
+            return Err(NotOpened::Absent(message.to_owned()));
         }
         let retry = text(RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
         let retry = retry.map(Duration::from_secs);
         let body = body.with_config().limit(MAX_ERROR).read_to_string().unwrap_or_default();
         let reason = format!("{}: {}", head.status, message(&body));
         if head.status == StatusCode::TOO_MANY_REQUESTS || head.status.is_server_error() {
-            return Ok(Err(Ended::Lost { reason, retry }));
+            return Err(NotOpened::Refused { reason, retry });
         }
-        Err(reason.into())
+        Err(NotOpened::Absent(reason))
     }
 }
 
@@ -194,11 +224,14 @@ fn read(body: Body) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
 fn follow(
     parts: &Receiver<io::Result<Vec<u8>>>,
     last_id: &mut Option<String>,
+    silence: Duration,
 ) -> Result<Ended, Failure> {
     let mut parser = EventParser::after(last_id.clone());
+    let mut is_silent = true;
     loop {
-        let reason = match parts.recv_timeout(SILENCE) {
+        let reason = match parts.recv_timeout(silence) {
             Ok(Ok(bytes)) if !bytes.is_empty() => {
+                is_silent = false;
                 for event in parser.add(&bytes)? {
                     last_id.clone_from(&event.id);
                     if !print(&event)? {
@@ -211,10 +244,15 @@ fn follow(
                 "the server has ended the stream".to_owned()
             }
             Ok(Err(error)) => error.to_string(),
-            Err(RecvTimeoutError::Timeout) => format!("no byte for {} s", SILENCE.as_secs()),
+            Err(RecvTimeoutError::Timeout) if is_silent => return Ok(Ended::Silent),
+            Err(RecvTimeoutError::Timeout) => no_byte(silence),
         };
         return Ok(Ended::Lost { reason, retry: parser.retry });
     }
+}
+
+fn no_byte(silence: Duration) -> String {
+    format!("no byte for {} s", silence.as_secs())
 }
 
 /// Prints an event as a line of JSON. Returns whether the output is open.
@@ -246,7 +284,46 @@ fn message(body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, line};
+    use super::{Agent, Ended, Event, MAX_SILENT, Url, Watched, follow, line};
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    const SILENCE: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn a_comment_shows_that_a_stream_is_not_buffered() {
+        let (sender, parts) = mpsc::sync_channel(1);
+        let mut last_id = Some("a".to_owned());
+        assert_eq!(follow(&parts, &mut last_id, SILENCE).unwrap(), Ended::Silent);
+        sender.send(Ok(b":\n\n".to_vec())).unwrap();
+        let ended = follow(&parts, &mut last_id, SILENCE).unwrap();
+        assert_eq!(ended, Ended::Lost { reason: "no byte for 0 s".to_owned(), retry: None });
+    }
+
+    #[test]
+    fn silent_streams_are_not_opened_forever() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let server = thread::spawn(move || {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            let accept = |_| {
+                let (mut socket, _) = listener.accept().unwrap();
+                let mut lines = BufReader::new(&socket).lines();
+                while !lines.next().unwrap().unwrap().is_empty() {}
+                socket.write_all(head).unwrap();
+                socket
+            };
+            (0..MAX_SILENT).map(accept).collect::<Vec<_>>()
+        });
+        let agent = Agent::new_with_defaults();
+        let watched = Watched { url: url.clone(), headers: Vec::new(), agent, silence: SILENCE };
+        let error = watched.watch().unwrap_err().to_string();
+        assert_eq!(error, format!("{url}: no event; check that no proxy buffers the stream"));
+        assert_eq!(server.join().unwrap().len(), 3);
+    }
 
     #[test]
     fn an_event_is_one_line_of_json() {

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// The headers that no component sees.
-const HIDDEN: [HeaderName; 21] = [
+const HIDDEN: [HeaderName; 22] = [
     // Of the connection.
     header::CONNECTION,
     HeaderName::from_static("http2-settings"),
@@ -33,6 +33,7 @@ const HIDDEN: [HeaderName; 21] = [
     header::RANGE,
     // They tell requests apart whose responses are the same.
     HeaderName::from_static("last-event-id"),
+    HeaderName::from_static("prefer"),
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
     HeaderName::from_static("x-request-id"),
@@ -157,7 +158,13 @@ mod tests {
             headers
         };
         let one = headers(&[("b", "2"), ("host", "x"), ("a", "3"), ("b", "1")]);
-        let other = headers(&[("a", "3"), ("b", "2"), ("b", "1"), ("range", "bytes=0-1")]);
+        let other = headers(&[
+            ("a", "3"),
+            ("b", "2"),
+            ("b", "1"),
+            ("range", "bytes=0-1"),
+            ("prefer", "wait=1"),
+        ]);
         let visible = visible_headers(&one);
         let texts: Vec<_> =
             visible.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();

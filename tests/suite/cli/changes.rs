@@ -12,7 +12,8 @@ use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::TestServer;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener as AsyncListener;
 
 use super::check_failure;
 use crate::http::live::apply;
@@ -106,7 +107,7 @@ async fn a_restarted_server_is_watched_again_from_the_last_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watching_ends_when_nobody_reads_the_output() {
+async fn watching_ends_when_the_output_is_closed() {
     let server = TestServer::start().await;
     let url = format!("http://{}/state", server.address);
     let mut command = Program::new(["watch", &url]).command();
@@ -120,7 +121,7 @@ async fn watching_ends_when_nobody_reads_the_output() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_watched_is_an_error() {
+async fn urls_without_events_are_errors() {
     let server = TestServer::start().await;
     let base = format!("http://{}", server.address);
     let absent = format!("{base}/chain/absent");
@@ -142,6 +143,57 @@ async fn what_cannot_be_watched_is_an_error() {
     server.swap(image).await;
     let ended = Program::new(["watch", &base]).run().await;
     check_failure(&ended, 2, &format!("{base}/: 406 Not Acceptable: the response is not text"));
+}
+
+/// Sends each response on a connection of its own. Returns the ids after which the requests
+/// continue.
+async fn respond(listener: AsyncListener, responses: Vec<String>) -> Vec<Option<String>> {
+    let mut ids = Vec::new();
+    for response in responses {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut lines = BufReader::new(&mut socket).lines();
+        let mut id = None;
+        while let Some(line) = lines.next_line().await.unwrap().filter(|line| !line.is_empty()) {
+            id = line.strip_prefix("last-event-id: ").map(str::to_owned).or(id);
+        }
+        ids.push(id);
+        socket.write_all(response.as_bytes()).await.unwrap();
+    }
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_after_the_first_event_ends_the_command_if_it_is_permanent() {
+    const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nretry: 1\n";
+    let text = |status: &str| {
+        format!("HTTP/1.1 {status}\r\nretry-after: 0\r\nconnection: close\r\n\r\nbody")
+    };
+    for (last, message) in [
+        (text("404 Not Found"), "404 Not Found: body"),
+        (text("406 Not Acceptable"), "406 Not Acceptable: body"),
+        (text("200 OK"), "not a stream of events; "),
+    ] {
+        let listener = AsyncListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let responses = vec![
+            format!("{STREAM}id: a\ndata: 1\n\n"),
+            // No response.
+            String::new(),
+            text("503 Service Unavailable"),
+            text("429 Too Many Requests"),
+            format!("{STREAM}event: failed\nid:\ndata: 2\n\n"),
+            last,
+        ];
+        let responding = tokio::spawn(respond(listener, responses));
+        let (mut watching, first) = watch(&[&url]).await;
+        assert_eq!(first, json!({"event": "", "id": "a", "data": 1}));
+        let failed = next(&mut watching).await;
+        assert_eq!(failed, json!({"event": "failed", "id": null, "data": 2}));
+        check_failure(&watching.ended().await, 2, &format!("{url}: {message}"));
+        let a = Some("a".to_owned());
+        let ids = responding.await.unwrap();
+        assert_eq!(ids, [None, a.clone(), a.clone(), a.clone(), a, None]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

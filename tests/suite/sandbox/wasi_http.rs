@@ -117,6 +117,7 @@ async fn all_headers_are_one_input() {
         ("range", "bytes=0-1"),
         ("te", "trailers"),
         ("last-event-id", "1"),
+        ("prefer", "wait=1"),
         ("traceparent", "00-11111111111111111111111111111111-2222222222222222-01"),
         ("x-request-id", "1"),
     ] {

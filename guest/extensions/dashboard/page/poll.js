@@ -41,11 +41,26 @@ async function poll() {
 }
 
 // Takes changes until there are no more. Returns the time to wait for the next request. Events
-// have neither the telemetry nor the sources: these are requested after an event or a comment.
+// have neither the telemetry nor the sources: these are requested after an event or a comment,
+// and do not delay changes.
 async function follow() {
   stream = new AbortController();
+  const { signal } = stream;
+  let last = {};
   let others = {};
   let requested = 0;
+  const requestOthers = async () => {
+    requested = Infinity;
+    const result = await requestTelemetry();
+    requested = Date.now();
+    if (signal.aborted) {
+      // The telemetry is not shown, so it must be loaded again.
+      etags.delete('telemetry');
+      return;
+    }
+    others = result;
+    take({ ...last, ...others, model: undefined });
+  };
   for await (const change of changes(stream)) {
     switch (change.status) {
       case 'ended':
@@ -54,11 +69,11 @@ async function follow() {
         isFailing = true;
         return 0;
     }
-    if (Date.now() - requested >= INTERVAL) {
-      others = await requestTelemetry();
-      requested = Date.now();
-    }
+    last = change;
     take({ ...change, ...others });
+    if (Date.now() - requested >= INTERVAL) {
+      requestOthers();
+    }
   }
   if (document.visibilityState === 'visible') {
     noStreamUntil = Date.now() + RETRY;

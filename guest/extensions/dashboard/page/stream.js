@@ -39,6 +39,9 @@ async function* changes(stream) {
           since = null;
           break;
         case 'failed':
+          if (event.id === '') {
+            etags.delete('data');
+          }
           yield { status: 'failed' };
           return;
       }

@@ -13,7 +13,7 @@ const MAX_SIZE: usize = 256 << 20;
 pub(super) struct Event {
     pub(super) name: String,
     pub(super) data: String,
-    /// The id of the last event that had one.
+    /// The id of the last event that had one; `None` if it was empty.
     pub(super) id: Option<String>,
 }
 
@@ -74,7 +74,10 @@ impl EventParser {
                 self.event.data.push_str(value);
                 self.has_data = true;
             }
-            "id" if !value.contains('\0') => self.event.id = Some(value.to_owned()),
+            "id" if !value.contains('\0') => {
+                // An empty one resets the last id.
+                self.event.id = Some(value.to_owned()).filter(|id| !id.is_empty());
+            }
             "retry" => {
                 self.retry = value.parse().ok().map(Duration::from_millis).or(self.retry);
             }
@@ -98,11 +101,14 @@ mod tests {
     fn events_are_read_from_parts_of_any_size() {
         let text = ":\n\nid: \"a\"\nevent: change\ndata: {\ndata:}\r\n\n\
             event: stale\ndata: 1\nother: x\nother\n\nretry: 1500\nretry: x\n\nevent: no data\n\n\
-            id: b\n\nevent: patch\ndata: \u{e9}\n\ndata: unfinished\n";
+            id: b\n\nevent: patch\ndata: \u{e9}\n\n\
+            event: failed\nid:\ndata: 2\n\nevent: stale\ndata: 3\n\ndata: unfinished\n";
         let expected = [
             event("change", "{\n}", Some("\"a\"")),
             event("stale", "1", Some("\"a\"")),
             event("patch", "\u{e9}", Some("b")),
+            event("failed", "2", None),
+            event("stale", "3", None),
         ];
         for size in [1, 2, 3, 7, text.len()] {
             let mut parser = EventParser::after(None);

@@ -20,8 +20,11 @@ pub(in crate::http) struct ConnectionActivity {
     silent_since: AtomicU32,
     /// The HTTP/2 requests that are being handled.
     pub(super) handled: AtomicU32,
-    /// The requests whose clients wait for the next version of a response.
-    waiting: AtomicU32,
+    /// The requests whose responses are sent with the next version; those of HTTP/2 are among
+    /// the handled ones.
+    polls: AtomicU32,
+    /// The responses that are streams of versions.
+    streams: AtomicU32,
     /// The bytes of HTTP/2 requests whose responses were not completely taken yet.
     pub(super) requested: AtomicUsize,
     pub(super) bodies: PendingBodies,
@@ -59,7 +62,10 @@ pub(super) enum Idleness {
 }
 
 /// A client that waits for the next version of a response until this is dropped.
-pub(in crate::http) struct WaitingClient(Arc<ConnectionActivity>);
+pub(in crate::http) struct WaitingClient {
+    activity: Arc<ConnectionActivity>,
+    has_stream: bool,
+}
 
 const BUSY: u32 = u32::MAX;
 const OPEN: u32 = u32::MAX;
@@ -76,7 +82,8 @@ impl ConnectionActivity {
             silent_since: AtomicU32::new(clock.now()),
             clock,
             handled: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
+            polls: AtomicU32::new(0),
+            streams: AtomicU32::new(0),
             requested: AtomicUsize::new(0),
             bodies: PendingBodies::default(),
             responses: PendingResponses::default(),
@@ -218,7 +225,7 @@ impl ConnectionActivity {
     /// the requests wait for one; `None` if that is less than one.
     fn bodiless(&self) -> Option<u32> {
         let requests = match self.protocol() {
-            Protocol::Http2 => self.handled.load(Relaxed),
+            Protocol::Http2 => self.busy(),
             Protocol::Unknown | Protocol::Http1 => 1,
         };
         let bodies = self.bodies.count();
@@ -237,17 +244,23 @@ impl ConnectionActivity {
         if self.is_sending() || self.is_blocked() {
             return self.evictable().map(Idleness::Silent);
         }
-        if self.is_waiting() {
-            let busy = self.handled.load(Relaxed).saturating_sub(self.waiting.load(Relaxed));
-            return (busy == 0).then_some(Idleness::Waiting);
+        let bodiless = self.bodiless();
+        if bodiless.is_none() && self.is_waiting() {
+            return (self.busy() == 0).then_some(Idleness::Waiting);
         }
-        let silent = self.bodiless().or_else(|| self.silent())?;
+        let silent = bodiless.or_else(|| self.silent())?;
         Some(if self.is_unused() { Idleness::Unused(silent) } else { Idleness::Silent(silent) })
     }
 
     /// Returns whether the client waits for the next version of a response.
-    fn is_waiting(&self) -> bool {
-        self.waiting.load(Relaxed) > 0
+    pub(super) fn is_waiting(&self) -> bool {
+        self.polls.load(Relaxed) > 0 || self.streams.load(Relaxed) > 0
+    }
+
+    /// Returns the number of HTTP/2 requests that are being handled, and do not wait for the
+    /// next version of a response.
+    fn busy(&self) -> u32 {
+        self.handled.load(Relaxed).saturating_sub(self.polls.load(Relaxed))
     }
 
     /// Returns whether the connection was told to end immediately.
@@ -314,16 +327,31 @@ impl ConnectionActivity {
 }
 
 impl WaitingClient {
+    /// Records a client with a stream.
     pub(in crate::http) fn new(activity: &Arc<ConnectionActivity>) -> Self {
-        activity.waiting.fetch_add(1, Relaxed);
-        Self(Arc::clone(activity))
+        Self::count(activity, true)
+    }
+
+    /// Records a client without a response, whose request is being handled.
+    pub(super) fn polling(activity: &Arc<ConnectionActivity>) -> Self {
+        Self::count(activity, false)
+    }
+
+    fn count(activity: &Arc<ConnectionActivity>, has_stream: bool) -> Self {
+        let waiting = Self { activity: Arc::clone(activity), has_stream };
+        waiting.counter().fetch_add(1, Relaxed);
+        waiting
+    }
+
+    fn counter(&self) -> &AtomicU32 {
+        if self.has_stream { &self.activity.streams } else { &self.activity.polls }
     }
 }
 
 impl Drop for WaitingClient {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Relaxed);
-        self.0.waits_unless_busy();
+        self.counter().fetch_sub(1, Relaxed);
+        self.activity.waits_unless_busy();
     }
 }
 

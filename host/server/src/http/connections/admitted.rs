@@ -34,6 +34,6 @@ impl Admitted {
     /// cancelled.
     pub(in crate::http) fn wait(self) -> WaitingClient {
         self.cancellation.complete();
-        WaitingClient::new(&self.activity)
+        WaitingClient::polling(&self.activity)
     }
 }

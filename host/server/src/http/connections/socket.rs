@@ -5,8 +5,9 @@ use std::net::TcpStream as StdTcpStream;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use rustix::net::{RecvFlags, recv};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, Ready};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
@@ -66,6 +67,16 @@ impl Socket {
             io::Result::Ok(())
         };
         timeout(DRAIN_TIME, drain).await.ok();
+    }
+
+    /// Returns whether the client has ended the connection, also if bytes before that were not
+    /// read yet.
+    pub(super) fn is_read_closed(&self) -> bool {
+        let ready = match self {
+            Self::Tcp(stream) => stream.ready(Interest::READABLE).now_or_never(),
+            Self::Unix(stream) => stream.ready(Interest::READABLE).now_or_never(),
+        };
+        ready.is_some_and(|ready| ready.is_ok_and(Ready::is_read_closed))
     }
 
     pub(super) fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {

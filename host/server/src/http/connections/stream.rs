@@ -15,6 +15,16 @@ pub(in crate::http) enum Stream {
     Tls(Box<TlsStream<Socket>>),
 }
 
+impl Stream {
+    pub(super) fn socket(&self) -> &Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+}
+
 forward!(Stream {
     Plain,
     #[cfg(feature = "tls")]

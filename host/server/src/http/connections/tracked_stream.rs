@@ -8,14 +8,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::activity::ConnectionActivity;
+use super::closing::Closing;
 use super::stream::Stream;
 
 /// The time for which a connection is read from whose client is still sending after its
 /// last response.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// The time between two checks whether a client that has pipelined bytes still waits: hyper
+/// reads them, and the end of the connection, after the response only.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The bytes that are read before other connections have their turn: hyper handles all
 /// frames that are available, and a frame of a few bytes can cost it a walk over all
@@ -28,11 +33,20 @@ pub(super) struct TrackedStream {
     stream: Take<Stream>,
     activity: Arc<ConnectionActivity>,
     lingering: Option<Pin<Box<Sleep>>>,
+    /// Whether hyper waits for bytes, and so for the end of the connection.
+    is_awaited: bool,
+    check: Option<Pin<Box<Sleep>>>,
 }
 
 impl TrackedStream {
     pub(super) fn new(stream: Stream, activity: Arc<ConnectionActivity>) -> Self {
-        Self { stream: stream.take(TURN as u64), activity, lingering: None }
+        Self {
+            stream: stream.take(TURN as u64),
+            activity,
+            lingering: None,
+            is_awaited: false,
+            check: None,
+        }
     }
 
     /// Reads and discards bytes until their end or for [`LINGER`]: a connection that is
@@ -49,6 +63,23 @@ impl TrackedStream {
             if buffer.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
+        }
+    }
+
+    /// Closes the connection if its client waits for the next version of a response, and has
+    /// ended the connection, which hyper would not notice.
+    fn poll_abandoned(&mut self, context: &mut Context<'_>) {
+        if self.is_awaited || !self.activity.is_waiting() {
+            self.check = None;
+            return;
+        }
+        let check = self.check.get_or_insert_with(|| Box::pin(sleep(CHECK_INTERVAL)));
+        while check.as_mut().poll(context).is_ready() {
+            if self.stream.get_ref().socket().is_read_closed() {
+                self.activity.closing.close(Closing::AtOnce);
+                return;
+            }
+            check.as_mut().reset(Instant::now() + CHECK_INTERVAL);
         }
     }
 
@@ -77,6 +108,7 @@ impl AsyncRead for TrackedStream {
             return Poll::Pending;
         }
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.is_awaited = read.is_pending();
         if read.is_pending() {
             self.stream.set_limit(TURN as u64);
         }
@@ -109,9 +141,10 @@ impl AsyncWrite for TrackedStream {
         self.stream.get_ref().is_write_vectored()
     }
 
-    /// Called when hyper has written all bytes that it had.
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Called when hyper has written all bytes that it had, also if there were none.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.activity.is_flushed();
+        self.poll_abandoned(context);
         self.stream().poll_flush(context)
     }
 

@@ -3,7 +3,7 @@ use std::task::{Context, Poll};
 
 use futures_util::task::noop_waker_ref;
 
-use super::{ConnectionActivity, Idleness, STALLED};
+use super::{ConnectionActivity, Idleness, STALLED, WaitingClient};
 use crate::http::connections::awaited_body::AwaitedBody;
 use crate::http::connections::clock::Clock;
 use crate::http::connections::closing::Closing;
@@ -256,4 +256,39 @@ fn concurrent_requests_are_closed_when_none_progresses() {
     let activity = Arc::new(ConnectionActivity::new(clock.clone()));
     let _untaken = send(begin(&activity), 1);
     assert_eq!(wait(&activity, 30), Poll::Ready(Closing::AtOnce));
+}
+
+#[test]
+fn a_waiting_client_is_evicted_last_unless_another_request_of_it_is_run() {
+    let waiting = Some(Idleness::Waiting);
+    let bodiless = Some(Idleness::Silent(1));
+    // The numbers of streams, of long polls, of requests that are run, and of withheld bodies.
+    for (streams, polls, runs, bodies, expected) in [
+        (1, 0, 0, 0, waiting),
+        (0, 1, 0, 0, waiting),
+        (2, 3, 0, 0, waiting),
+        (1, 0, 1, 0, None),
+        (0, 1, 1, 0, None),
+        (2, 1, 1, 0, None),
+        (1, 0, 0, 2, bodiless),
+        (0, 3, 0, 2, bodiless),
+        (1, 3, 1, 2, bodiless),
+        (1, 1, 1, 1, None),
+        (0, 0, 1, 0, None),
+        (0, 0, 0, 2, bodiless),
+    ] {
+        let clock = Clock::default();
+        let activity = Arc::new(ConnectionActivity::new(clock.clone()));
+        let handled: Vec<_> = (0..polls + runs + bodies).map(|_| begin(&activity)).collect();
+        // The request of a stream has its response.
+        drop(begin(&activity));
+        let streams: Vec<_> = (0..streams).map(|_| WaitingClient::new(&activity)).collect();
+        let polls: Vec<_> = (0..polls).map(|_| WaitingClient::polling(&activity)).collect();
+        let bodies: Vec<_> = (0..bodies).map(|_| AwaitedBody::new(&activity)).collect();
+        (0..2).for_each(|_| clock.tick());
+        let numbers = (streams.len(), polls.len(), runs, bodies.len());
+        assert_eq!(activity.idleness(), expected, "{numbers:?}");
+        drop((handled, streams, polls, bodies));
+        assert_eq!(activity.idleness(), Some(Idleness::Silent(0)), "{numbers:?}");
+    }
 }
