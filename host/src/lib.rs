@@ -128,7 +128,7 @@
 //!
 //! | step | files |
 //! |---|---|
-//! | find the project of a module, and notice changes of its sources | `cli/src/dev/project.rs`, `cli/src/dev/source_files.rs` |
+//! | find the project of a module, and notice changes of its sources | `cli/src/project.rs`, `cli/src/dev/source_files.rs` |
 //! | build it, in a process group that ends with the command | `cli/src/dev/build.rs` |
 //! | mount the first build, and swap in later ones | `cli/src/dev/deployment.rs`, `server/src/registry/swap.rs` |
 //! | exercise its routes, and print the changes | `cli/src/exercise.rs`, `cli/src/dev/document.rs`, `cli/src/dev/session.rs` |

@@ -29,7 +29,7 @@ use super::capsules::{self, StoredFailure};
 use super::exercise::{Exercise, RequestsArgs, exercise, sample_state};
 use super::grant_args::GrantArgs;
 use super::progress::Progress;
-use super::{CommandOutcome, Failure, block_on, code_cache, compile, dev, print, print_json};
+use super::{CommandOutcome, Failure, block_on, code_cache, compile, print, print_json, project};
 
 #[derive(Args)]
 pub(super) struct CheckArgs {
@@ -103,7 +103,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let config = config.unwrap_or_default();
     let requests = args.requests.read(args.module.file())?;
-    let location = dev::locate(&args.module)?;
+    let location = project::locate(&args.module)?;
     let present = args.relayer_config.as_deref().map(relayer_state).transpose()?;
     // WASI and all grants are allowed here; the report lists the ones that a mount must
     // allow.

@@ -4,18 +4,14 @@
 //! | file | job |
 //! |---|---|
 //! | `session.rs` | builds and deploys the module after each change, and prints its changes |
-//! | `project.rs` | the project of a module: its language, and the command that builds it |
 //! | `source_files.rs` | the source files of a project, and their changes |
 //! | `build.rs` | runs the build of a project, in a process group that ends with it |
-//! | `built.rs` | the component of a project that was built for a server |
 //! | `document.rs` | compares the declaration of the routes with the one in the module |
 //! | `deployment.rs` | deploys the builds: the first one on a new mount, later ones by swaps |
 
 mod build;
-mod built;
 mod deployment;
 mod document;
-mod project;
 mod session;
 mod source_files;
 
@@ -32,12 +28,11 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use super::grant_args::GrantArgs;
+use super::project::Project;
 use super::sockets::{announce, bind, check_upstream, listen_configs};
 use super::sources::Sources;
 use super::{CommandOutcome, Failure, descriptors, serve, signals};
-pub(super) use built::locate;
 use deployment::Deployment;
-use project::Project;
 use session::Session;
 
 /// The level of the log: the lines of modules, and warnings of the server, with their requests.

@@ -18,6 +18,7 @@
 //! | `exercise.rs`, `exercise/` | the routes of a module and the requests of its author, for `check` and `dev` |
 //! | `grant_args.rs` | the option that grants response headers, for `check` and `dev` |
 //! | `compile.rs` | `compile`: the process that compiles a module |
+//! | `project.rs`, `project/` | the project of a module |
 //! | `settings.rs` | the options that override settings |
 //! | `mounts.rs` | the mounts of the settings, loaded without a server |
 //! | `code_cache.rs`, `control.rs`, `sockets.rs`, `sources.rs` | the code cache, the control socket, all sockets and the sources of the settings |
@@ -51,6 +52,7 @@ mod mounts;
 mod new;
 mod otlp;
 mod progress;
+mod project;
 #[cfg(feature = "registries")]
 mod pull;
 #[cfg(feature = "registries")]

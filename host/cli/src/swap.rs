@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::capsules::{self, StoredFailure};
 use super::control::ControlArgs;
 use super::progress::Progress;
-use super::{CommandOutcome, Failure, block_on, dev, print, print_json};
+use super::{CommandOutcome, Failure, block_on, print, print_json, project};
 pub(super) use shadow::status_text;
 use shadow::{ShadowArgs, ShadowRequest};
 
@@ -65,7 +65,7 @@ pub(super) struct SwapArgs {
 }
 
 pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
-    let module = dev::locate(&args.module)?;
+    let module = project::locate(&args.module)?;
     let shadow = args.shadow.request(&file_name(&module))?;
     let access = RegistryAccess { signer: args.signer.clone(), ..RegistryAccess::default() };
     let candidate = Candidate {

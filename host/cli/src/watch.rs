@@ -83,9 +83,9 @@ enum Ended {
 enum NotOpened {
     /// The server may have room later, after this time if it has set one.
     Refused { reason: String, retry: Option<Duration> },
-    /// There is no connection. It may be a restart of a server that was reached before.
+    /// The connection failed. It may be a restart of a server that was reached before.
     Unreachable(String),
-    /// There is no stream at the URL.
+    /// The response at the URL is not a stream.
     Absent(String),
 }
 

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
-use super::project::{Project, ProjectError};
+use crate::project::{Project, ProjectError};
 
 /// The maximum size of the names of cargo's outputs, in bytes.
 const MAX_OUTPUT: u64 = 64 << 20;

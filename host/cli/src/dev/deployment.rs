@@ -79,7 +79,7 @@ impl Deployment {
         Ok(Self { registry, engine, state, dialect, api, headers, placeholder, mount: None })
     }
 
-    /// Records why there is no build, if there has been none yet.
+    /// Records the reason why the first build has failed, until one succeeds.
     pub(super) fn failed(&self, reason: &str) {
         self.placeholder.disable(reason);
     }

@@ -12,9 +12,9 @@ use relayer_rest_state::Snapshot;
 use super::build;
 use super::deployment::Deployment;
 use super::document;
-use super::project::Project;
 use super::source_files::{SourceChange, SourceFiles};
 use crate::exercise::{AuthorRequests, REQUESTS_FILE, exercise, sample_state};
+use crate::project::Project;
 use crate::{Failure, print, swap};
 
 /// The maximum number of changed files that are named.

@@ -1,4 +1,11 @@
-//! The project of a module: its language, and the command that builds it.
+//! The project of a module: its language, and the command that builds it, for `dev`, `check` and
+//! `swap`.
+//!
+//! | file | job |
+//! |---|---|
+//! | `project/built.rs` | the component that was built for a server |
+
+mod built;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tokio::process::Command;
+
+pub(super) use built::locate;
 
 /// The target of modules in Rust.
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use relayer_rest_server::registry::ModuleLocation;
 use serde::Deserialize;
 
-use super::project::{Builder, CARGO_MODULE, Project, ProjectError, TARGET, only_module};
+use super::{Builder, CARGO_MODULE, Project, ProjectError, TARGET, only_module};
 
 /// A folder has no component.
 #[derive(Debug, thiserror::Error)]
