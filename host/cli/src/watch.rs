@@ -7,20 +7,18 @@
 mod event_parser;
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use relayer_rest_common::backoff::Backoff;
-use rustls::crypto::aws_lc_rs;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tracing::warn;
 use ureq::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use ureq::http::{HeaderName, HeaderValue, StatusCode};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Body};
 use url::Url;
 
@@ -119,18 +117,19 @@ fn agent(url: &Url) -> Result<Agent, Failure> {
         .timeout_connect(Some(CONNECT))
         .timeout_recv_response(Some(SILENCE));
     if url.scheme() == "https" {
-        let found = rustls_native_certs::load_native_certs().certs;
-        if found.is_empty() {
-            let remedy = "install ca-certificates, or set SSL_CERT_FILE";
-            return Err(format!("no certificate authority is trusted; {remedy}").into());
-        }
-        let trusted: Vec<_> = found.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::new_with_certs(&trusted))
-            .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()));
-        config = config.tls_config(tls.build());
+        config = config.tls_config(tls()?);
     }
     Ok(config.build().into())
+}
+
+#[cfg(feature = "registries")]
+fn tls() -> Result<TlsConfig, Failure> {
+    Ok(relayer_rest_oci::tls()?)
+}
+
+#[cfg(not(feature = "registries"))]
+fn tls() -> Result<TlsConfig, Failure> {
+    Err("this build has no TLS; build it with the feature registries, or use http://".into())
 }
 
 impl Watched {

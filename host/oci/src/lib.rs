@@ -51,3 +51,5 @@ pub use reference::{Reference, ReferenceError, SCHEME, is_reference};
 #[cfg(feature = "client")]
 pub use registries::{Description, Registries, SignatureStatus};
 pub use settings::{Pulled, RegistrySettings, SignaturePolicy};
+#[cfg(feature = "client")]
+pub use transport::tls;

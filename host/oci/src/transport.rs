@@ -377,7 +377,7 @@ fn basic(name: &str, password: &str) -> String {
 
 /// Returns the configuration of TLS, with the authorities of the system, or those in
 /// `$SSL_CERT_FILE`.
-fn tls() -> Result<TlsConfig, RegistryError> {
+pub fn tls() -> Result<TlsConfig, RegistryError> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
         let problem = found.errors.first().map_or("none found".to_owned(), ToString::to_string);
