@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use relayer_rest_common::{priority, threads};
 use relayer_rest_state::StateReader;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tracing::warn;
 
 use crate::registry::Registry;
@@ -78,6 +78,8 @@ struct Shared {
     state: StateReader,
     limits: LiveLimits,
     entries: Mutex<Entries>,
+    /// The turn of a client to take a run out of the budget.
+    turn: AsyncMutex<()>,
     /// Wakes the evaluator: an entry is due, or the server ends.
     due: Notify,
     /// Whether the evaluator runs. It is started with the first waiter.
@@ -106,6 +108,7 @@ impl Live {
             state,
             limits,
             entries: Mutex::new(entries),
+            turn: AsyncMutex::new(()),
             due: Notify::new(),
             evaluator: OnceLock::new(),
         }))

@@ -109,21 +109,23 @@ impl Shared {
     /// Returns the answer to a request: the cached one, or by a run as soon as the budget has
     /// one.
     async fn resolve(&self, request: &GuestRequest) -> Answer {
-        loop {
+        // Clients take turns: if all waited for the budget, each run would wake all of them.
+        let turn = self.turn.lock().await;
+        let missed = loop {
             let missed = match resolve::find(&self.registry, &self.state, request) {
                 Ok(answer) => return answer,
                 Err(missed) => missed,
             };
             let taken = self.entries().take_run(Instant::now());
             match taken {
-                Ok(()) => {
-                    let answer = missed.run(&self.state).await;
-                    self.entries().ran();
-                    return answer;
-                }
+                Ok(()) => break missed,
                 Err(later) => sleep_until(later).await,
             }
-        }
+        };
+        drop(turn);
+        let answer = missed.run(&self.state).await;
+        self.entries().ran();
+        answer
     }
 
     fn add(
