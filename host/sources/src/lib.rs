@@ -43,7 +43,7 @@ pub use metrics_text::{MetricsError, parse as parse_metrics};
 pub use polling::{Endpoint, Polling, RelayerApi, RequestError};
 #[doc(hidden)]
 pub use relayer_json::read_response;
-pub use relayer_json::{RelayerDialect, ResponseError, UnreadField};
+pub use relayer_json::{ResponseError, UnreadField};
 pub use reloadable::Reloadable;
 pub use sample::sample;
 pub use settings::{

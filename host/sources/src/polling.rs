@@ -26,8 +26,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use crate::relayer_json::RelayerDialect;
-
 use poller::Poller;
 
 /// The settings for polling a relayer.
@@ -45,8 +43,6 @@ pub struct Polling {
     /// Whether to request the chains, too; if not, they come from another source.
     /// Default: true.
     pub chains: bool,
-    /// Receives the dialect of the relayer when it is known, and when it changes.
-    pub dialect: watch::Sender<Option<RelayerDialect>>,
 }
 
 impl Default for Polling {
@@ -57,7 +53,6 @@ impl Default for Polling {
             max_stale: Duration::from_mins(5),
             timeout: Duration::from_secs(2),
             chains: true,
-            dialect: watch::Sender::new(None),
         }
     }
 }

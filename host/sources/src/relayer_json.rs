@@ -24,7 +24,7 @@ use envelope::result;
 pub use error::{ResponseError, UnreadField};
 use relayer_rest_common::toml_text::Position;
 use relayer_rest_state::{
-    ChainConfig, ChainId, ChainKind, Component, RelayerState, StatePublisher,
+    ChainConfig, ChainId, ChainKind, Component, RelayerDialect, RelayerState, StatePublisher,
 };
 
 use texts::Text;
@@ -61,15 +61,6 @@ pub fn read_response(endpoint: &str, body: &[u8]) -> Result<StatePublisher, Resp
         _ => publisher.set_state(state_file(body)?.value),
     }
     Ok(publisher)
-}
-
-/// The dialect of the API that a relayer speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RelayerDialect {
-    /// The one of version 0.7, whose `/version` is a bare list, as until version 1.4.0.
-    V0_7,
-    /// The one of current relayers.
-    V1_13,
 }
 
 /// Parses the result of `/version`, bare or in an envelope, from which the dialect follows.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relayer_rest_common::url_secrets::without_secrets;
+use serde::{Deserialize, Serialize};
 
 /// A chain's identifier, such as `cosmoshub-4`. Any text is allowed: the relayer defines
 /// the syntax.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize, Serialize)]
 pub struct ChainId(Arc<str>);
 
 impl ChainId {
@@ -51,7 +52,7 @@ impl Display for ChainId {
 /// does not have it or the source does not report it. Numbers are finite. It must not
 /// contain secrets, because modules see every field; the publisher removes the passwords
 /// and tokens of URLs.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 pub struct ChainConfig {
     /// The chain's identifier.
     pub id: ChainId,
@@ -157,7 +158,7 @@ impl ChainConfig {
 }
 
 /// A restart of a chain from a genesis file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct GenesisRestart {
     /// The height at which the chain was restarted.
     pub height: u64,
@@ -166,7 +167,7 @@ pub struct GenesisRestart {
 }
 
 /// The software that a chain runs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub enum ChainKind {
     /// A Cosmos SDK chain.
     #[default]
@@ -180,7 +181,7 @@ pub enum ChainKind {
 }
 
 /// The source from which the relayer learns of a chain's events.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub enum EventSource {
     /// The node pushes events over a websocket.
     Push {
@@ -199,7 +200,8 @@ pub enum EventSource {
 }
 
 /// A fraction in lowest terms. The denominator is never 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "(u64, u64)", into = "(u64, u64)")]
 pub struct Ratio {
     numerator: u64,
     denominator: u64,
@@ -234,7 +236,7 @@ impl Ratio {
 }
 
 /// The price of one unit of gas.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct GasPrice {
     /// The price, in `denom`. Finite.
     pub price: f64,
@@ -243,7 +245,7 @@ pub struct GasPrice {
 }
 
 /// A price of gas that follows the chain's own price.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
 pub struct DynamicGasPrice {
     /// Whether the price follows the chain's own price.
     pub enabled: bool,
@@ -254,7 +256,7 @@ pub struct DynamicGasPrice {
 }
 
 /// A filter of the packets that are relayed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct PacketFilter {
     /// The policy on channels.
     pub policy: FilterPolicy,
@@ -263,7 +265,7 @@ pub struct PacketFilter {
 }
 
 /// The channels that a filter lets pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub enum FilterPolicy {
     /// Every channel.
     AllowAll,
@@ -274,7 +276,7 @@ pub enum FilterPolicy {
 }
 
 /// A pattern for a channel; `*` stands for any run of characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ChannelFilter {
     /// The pattern of the port.
     pub port: String,
@@ -283,7 +285,7 @@ pub struct ChannelFilter {
 }
 
 /// The minimum fees for packets on some channels.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ChannelMinFees {
     /// The pattern of the channel.
     pub channel: String,
@@ -292,7 +294,7 @@ pub struct ChannelMinFees {
 }
 
 /// A minimum fee.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct MinFee {
     /// The amount of the token.
     pub amount: u64,
@@ -301,7 +303,7 @@ pub struct MinFee {
 }
 
 /// The derivation of addresses from keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub enum AddressType {
     /// The derivation of the Cosmos SDK.
     Cosmos,
@@ -313,7 +315,7 @@ pub enum AddressType {
 }
 
 /// An option that each transaction carries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ExtensionOption {
     /// The option's name.
     pub name: String,
@@ -322,12 +324,26 @@ pub struct ExtensionOption {
 }
 
 /// Packets that are not relayed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ExcludedSequences {
     /// The channel.
     pub channel: String,
     /// The packets' sequence numbers, in ascending ranges.
     pub ranges: Vec<RangeInclusive<u64>>,
+}
+
+impl TryFrom<(u64, u64)> for Ratio {
+    type Error = &'static str;
+
+    fn try_from((numerator, denominator): (u64, u64)) -> Result<Self, Self::Error> {
+        Self::new(numerator, denominator).ok_or("the denominator of a ratio is zero")
+    }
+}
+
+impl From<Ratio> for (u64, u64) {
+    fn from(ratio: Ratio) -> Self {
+        (ratio.numerator, ratio.denominator)
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! | `recorded.rs` | a snapshot of recorded values, for a replay |
 //! | `requested_chains.rs` | chains that clients request before they are known |
 //! | `source.rs` | the sources of the state, and their failures |
+//! | `replica.rs` | the state that another host publishes |
 //! | `telemetry.rs` | the telemetry of a relayer: metric families, each a versioned value |
 //! | `command.rs` | commands to a relayer |
 //! | `publisher.rs` | publishes snapshots and gives access to the current one |
@@ -21,6 +22,7 @@ mod command;
 mod publisher;
 mod recorded;
 mod relayer;
+mod replica;
 mod requested_chains;
 mod snapshot;
 mod source;
@@ -36,8 +38,10 @@ pub use command::{Command, CommandError, CommandExecutor, CommandResult, TraceCo
 pub use publisher::{DuplicateChain, SourceReporter, StatePublisher, StateReader};
 pub use recorded::RecordedValues;
 pub use relayer::{
-    Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
+    Component, Name, NotReady, Object, OtherObject, RelayerDialect, RelayerState, Value, Worker,
+    WorkerData,
 };
+pub use replica::{FleetGeneration, FleetGenerationError, Replica};
 pub use snapshot::{Changed, ListedChain, Snapshot, Stale};
 pub use source::{Source, SourceFailure, SourceKind};
 pub use telemetry::{MetricFamily, MetricKind, Sample, Telemetry};

@@ -2,18 +2,20 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use relayer_rest_common::text::for_log;
 use tokio::sync::watch;
 
-use super::relayer::{Component, NotReady, RelayerState};
-use super::snapshot::{Changed, ListedChain, Snapshot, Stale};
+use super::relayer::{Component, NotReady, RelayerDialect, RelayerState};
+use super::replica::Replica;
+use super::snapshot::{FleetPosition, ListedChain, Snapshot, Stale};
 use super::source::{Source, SourceFailure, SourceKind};
 use super::telemetry::MetricFamily;
-use super::versioned::{Generation, Versioned};
+use super::versioned::{Generation, Known, Versioned};
 use super::{ChainConfig, ChainId};
 
 /// Publishes the state of a relayer. Cheap to clone; works from any thread, in or out of
@@ -67,6 +69,10 @@ struct Shared {
     newest: Mutex<Generation>,
     /// Notifies readers that wait for the next snapshot.
     changes: watch::Sender<()>,
+    created: Instant,
+    /// The time of the request with which the relayer last confirmed the state, in nanoseconds
+    /// since `created`; 0 if it never has.
+    confirmed: AtomicU64,
 }
 
 /// An error for two chains with the same identifier.
@@ -88,6 +94,8 @@ impl StatePublisher {
             current: ArcSwap::from_pointee(Snapshot::empty()),
             newest: Mutex::new(Generation(0)),
             changes: watch::Sender::new(()),
+            created: Instant::now(),
+            confirmed: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -118,6 +126,13 @@ impl StatePublisher {
     pub fn set_components(&self, components: Vec<Component>) {
         self.publish(|snapshot, next| {
             snapshot.components = snapshot.components.with(components, next);
+        });
+    }
+
+    /// Sets the dialect of the relayer.
+    pub fn set_dialect(&self, dialect: RelayerDialect) {
+        self.publish(|snapshot, next| {
+            snapshot.dialect = snapshot.dialect.with(Some(dialect), next);
         });
     }
 
@@ -312,6 +327,74 @@ impl StatePublisher {
         });
     }
 
+    /// Publishes the whole state of another host, as one snapshot.
+    ///
+    /// # Errors
+    /// Returns an error if two chains have the same identifier; then nothing is published.
+    pub fn replicate(&self, replica: Replica) -> Result<(), DuplicateChain> {
+        let Replica { generation, changed, components, chain_ids, chains, mut status, .. } =
+            replica;
+        let Replica { family_names, families, scraped, .. } = replica;
+        let mut by_id = HashMap::with_capacity(chains.len());
+        for (id, mut chain) in chains {
+            if let Ok(chain) = &mut chain {
+                chain.remove_secrets();
+            }
+            if by_id.contains_key(&id) {
+                return Err(DuplicateChain(id));
+            }
+            by_id.insert(id, chain);
+        }
+        if let Ok(state) = &mut status {
+            state.sort();
+        }
+        self.publish(|snapshot, next| {
+            let before = std::mem::take(&mut snapshot.chains);
+            let listed = |(id, chain): (ChainId, Known<ChainConfig>)| {
+                let listed = match (before.get(&id), chain) {
+                    (Some(before), Ok(chain)) => before.with(chain, next),
+                    (None, Ok(chain)) => ListedChain::Known(Versioned::new(chain, next)),
+                    (Some(ListedChain::NotReady(before)), Err(reason)) => {
+                        ListedChain::NotReady(before.with(reason, next))
+                    }
+                    (_, Err(reason)) => ListedChain::NotReady(Versioned::new(reason, next)),
+                };
+                (id, listed)
+            };
+            snapshot.chains = by_id.into_iter().map(listed).collect();
+            snapshot.components = snapshot.components.with(components, next);
+            snapshot.dialect = snapshot.dialect.with(replica.dialect, next);
+            snapshot.chain_ids = snapshot.chain_ids.with(chain_ids, next);
+            snapshot.status = snapshot.status.with(status, next);
+            snapshot.before_not_ready = None;
+            let telemetry = &snapshot.telemetry;
+            snapshot.telemetry =
+                Arc::new(telemetry.replicated(family_names, families, scraped, next));
+            snapshot.fleet = FleetPosition::Reader(generation);
+            // Responses of all hosts of the fleet have the same time.
+            snapshot.changed.time = changed;
+        });
+        Ok(())
+    }
+
+    /// Sets the epoch in which this process is the writer of its fleet; `None` if it is not.
+    pub fn set_epoch(&self, epoch: Option<u64>) {
+        self.publish(|snapshot, _| {
+            snapshot.fleet = match epoch {
+                Some(epoch) => FleetPosition::Writer { epoch },
+                None => FleetPosition::Unknown,
+            };
+        });
+    }
+
+    /// Notes that the relayer has confirmed the published state: it has responded to a request
+    /// of this time.
+    pub fn confirm(&self, requested: Instant) {
+        let since = requested.saturating_duration_since(self.shared.created).as_nanos();
+        let since = u64::try_from(since).unwrap_or(u64::MAX).max(1);
+        self.shared.confirmed.fetch_max(since, Ordering::Release);
+    }
+
     /// Publishes the current snapshot with a change. New values in it get the given
     /// generation.
     fn publish<T>(&self, change: impl FnOnce(&mut Snapshot, Generation) -> T) -> T {
@@ -323,7 +406,10 @@ impl StatePublisher {
         snapshot.generation = next;
         let result = change(&mut snapshot, next);
         if snapshot.has(next) {
-            snapshot.changed = Changed { generation: next, time: SystemTime::now() };
+            snapshot.changed.generation = next;
+            if !matches!(snapshot.fleet, FleetPosition::Reader(_)) {
+                snapshot.changed.time = SystemTime::now();
+            }
         }
         self.shared.current.store(Arc::new(snapshot));
         *newest = next;
@@ -344,6 +430,16 @@ impl StateReader {
     #[must_use]
     pub fn peek(&self) -> impl Deref<Target = Arc<Snapshot>> {
         self.shared.current.load()
+    }
+
+    /// Returns the time of the request with which the relayer last confirmed the state; none
+    /// if its source does not confirm states.
+    #[must_use]
+    pub fn confirmed(&self) -> Option<Instant> {
+        match self.shared.confirmed.load(Ordering::Acquire) {
+            0 => None,
+            since => self.shared.created.checked_add(Duration::from_nanos(since)),
+        }
     }
 
     /// Returns a receiver that is notified of each later publication. Publications before it

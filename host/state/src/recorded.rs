@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::relayer::{Component, RelayerState};
-use super::snapshot::{Changed, ListedChain, Snapshot};
+use super::snapshot::{Changed, FleetPosition, ListedChain, Snapshot};
 use super::source::Source;
 use super::telemetry::{MetricFamily, Telemetry};
 use super::versioned::{Known, RECORDED, Versioned};
@@ -44,6 +44,7 @@ impl From<RecordedValues> for Snapshot {
             generation: RECORDED,
             changed: Changed { generation: RECORDED, time: values.changed },
             components: values.components,
+            dialect: Versioned::recorded(None),
             chain_ids: values.chain_ids,
             chains: values.chains,
             requested: Arc::default(),
@@ -53,6 +54,7 @@ impl From<RecordedValues> for Snapshot {
             before_not_ready: None,
             stale: None,
             unconfirmed_since: values.unconfirmed_since,
+            fleet: FleetPosition::Outside,
         }
     }
 }

@@ -4,10 +4,12 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::ChainId;
 
 /// A component of the relayer and its version.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Component {
     /// The component's name, such as `ibc-relayer`.
     pub name: String,
@@ -17,7 +19,7 @@ pub struct Component {
 
 /// The connected chains and the active workers. Their order does not matter: they are
 /// sorted when they are published.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 pub struct RelayerState {
     /// The connected chains.
     pub chains: Vec<ChainId>,
@@ -26,12 +28,21 @@ pub struct RelayerState {
 }
 
 /// The reason why a part of the relayer's state is not known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct NotReady {
     /// The reason and a remedy, in a sentence that clients see.
     pub message: String,
     /// The time after which a client should retry.
     pub retry_after: Duration,
+}
+
+/// The dialect of the API that a relayer speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+pub enum RelayerDialect {
+    /// The one of version 0.7, whose `/version` is a bare list, as until version 1.4.0.
+    V0_7,
+    /// The one of current relayers.
+    V1_13,
 }
 
 impl Default for NotReady {
@@ -44,7 +55,7 @@ impl Default for NotReady {
 }
 
 /// A task of the relayer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Worker {
     /// The worker's number.
     pub id: u64,
@@ -58,7 +69,7 @@ pub struct Worker {
 pub type Name = Arc<str>;
 
 /// An object that a worker serves. The kinds are in listing order.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub enum Object {
     /// A light client that is kept up to date.
     Client {
@@ -121,7 +132,7 @@ pub enum Object {
 }
 
 /// An object of an unknown kind.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct OtherObject {
     /// The kind's name.
     pub kind: Name,
@@ -130,7 +141,7 @@ pub struct OtherObject {
 }
 
 /// A plain value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub enum Value {
     /// No value.
     Null,
@@ -147,7 +158,7 @@ pub enum Value {
 }
 
 /// The settings of a worker.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub enum WorkerData {
     /// The settings of a worker that serves a client.
     Client {
@@ -208,6 +219,13 @@ fn order<const N: usize>(a: [&str; N], b: [&str; N]) -> Ordering {
 }
 
 impl Object {
+    /// Returns parts of a text that is equal for objects between which the order of the state
+    /// does not decide, and only for these if they are of one kind.
+    #[must_use]
+    pub fn order_key(&self) -> [&str; 7] {
+        self.short_name()
+    }
+
     /// Returns the rank of the kind in listing order.
     fn rank(&self) -> u8 {
         match self {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::relayer::{Component, NotReady, RelayerState};
+use super::relayer::{Component, NotReady, RelayerDialect, RelayerState};
+use super::replica::FleetGeneration;
 use super::requested_chains::RequestedChains;
 use super::source::Source;
 use super::telemetry::Telemetry;
@@ -53,6 +54,7 @@ pub struct Snapshot {
     pub(super) generation: Generation,
     pub(super) changed: Changed,
     pub(super) components: Versioned<Vec<Component>>,
+    pub(super) dialect: Versioned<Option<RelayerDialect>>,
     pub(super) chain_ids: Versioned<Known<Vec<ChainId>>>,
     pub(super) chains: HashMap<ChainId, ListedChain>,
     pub(super) requested: Arc<RequestedChains>,
@@ -64,6 +66,20 @@ pub struct Snapshot {
     pub(super) stale: Option<Stale>,
     /// The time in `stale` on the wall clock.
     pub(super) unconfirmed_since: Option<SystemTime>,
+    pub(super) fleet: FleetPosition,
+}
+
+/// The place of a snapshot in a fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FleetPosition {
+    /// The host belongs to no fleet.
+    Outside,
+    /// The host belongs to a fleet, of which the snapshot is no generation.
+    Unknown,
+    /// This process publishes to the fleet.
+    Writer { epoch: u64 },
+    /// Another process does.
+    Reader(FleetGeneration),
 }
 
 /// The last change of a published value.
@@ -99,6 +115,7 @@ impl Snapshot {
                 }],
                 start,
             ),
+            dialect: Versioned::new(None, start),
             chain_ids: Versioned::new(Err(NotReady::default()), start),
             chains: HashMap::new(),
             requested: Arc::default(),
@@ -108,6 +125,7 @@ impl Snapshot {
             before_not_ready: None,
             stale: None,
             unconfirmed_since: None,
+            fleet: FleetPosition::Outside,
         }
     }
 
@@ -142,10 +160,42 @@ impl Snapshot {
         self.changed
     }
 
+    /// Returns the generation of the last change of a published value, of the dialect or of the
+    /// telemetry.
+    #[must_use]
+    pub fn content_generation(&self) -> Generation {
+        let others = self.telemetry.generation().max(self.dialect.generation());
+        self.changed.generation.max(others)
+    }
+
+    /// Returns whether the host belongs to a fleet.
+    #[must_use]
+    pub fn is_in_fleet(&self) -> bool {
+        self.fleet != FleetPosition::Outside
+    }
+
+    /// Returns the generation of the fleet that has this content.
+    #[must_use]
+    pub fn fleet_generation(&self) -> Option<FleetGeneration> {
+        match self.fleet {
+            FleetPosition::Outside | FleetPosition::Unknown => None,
+            FleetPosition::Writer { epoch } => {
+                Some(FleetGeneration { epoch, number: self.content_generation().number() })
+            }
+            FleetPosition::Reader(generation) => Some(generation),
+        }
+    }
+
     /// Returns the relayer's components, `ibc-relayer` first.
     #[must_use]
     pub fn components(&self) -> &Versioned<Vec<Component>> {
         &self.components
+    }
+
+    /// Returns the dialect of the relayer, if it is known.
+    #[must_use]
+    pub fn dialect(&self) -> &Versioned<Option<RelayerDialect>> {
+        &self.dialect
     }
 
     /// Returns the identifiers of the configured chains, in their order.

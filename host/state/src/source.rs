@@ -43,6 +43,8 @@ pub enum SourceKind {
     Upstream,
     /// The relayer in whose process the server runs.
     Relayer,
+    /// A fleet, to which another host publishes the state of its relayer.
+    Fleet,
     /// The telemetry of a running relayer.
     Telemetry,
 }
@@ -131,6 +133,7 @@ impl SourceKind {
             Self::StateFile => "state-file",
             Self::Upstream => "upstream",
             Self::Relayer => "relayer",
+            Self::Fleet => "fleet",
             Self::Telemetry => "telemetry",
         }
     }

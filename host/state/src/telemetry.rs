@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::relayer::NotReady;
 use super::versioned::{Generation, Known, Versioned};
 
 /// A family of metrics: samples with the same meaning.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct MetricFamily {
     /// The name, such as `backlog_size`.
     pub name: Arc<str>,
@@ -21,7 +23,7 @@ pub struct MetricFamily {
 }
 
 /// A kind of metric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub enum MetricKind {
     /// A count that only increases, until the relayer restarts.
     Counter,
@@ -36,7 +38,7 @@ pub enum MetricKind {
 }
 
 /// A value with labels.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct Sample {
     /// The name: the one of the family, with a suffix such as `_bucket` for a histogram.
     pub name: Arc<str>,
@@ -143,6 +145,36 @@ impl Telemetry {
     }
 
     /// Returns this telemetry as if it was scraped again, this much later.
+    /// Returns the telemetry of another host.
+    pub(super) fn replicated(
+        &self,
+        names: Known<Vec<Arc<str>>>,
+        families: Vec<MetricFamily>,
+        scraped: Option<SystemTime>,
+        next: Generation,
+    ) -> Self {
+        let version = |family: MetricFamily| {
+            let name = Arc::clone(&family.name);
+            let versioned = match self.families.get(&name) {
+                Some(before) => before.with(family, next),
+                None => Versioned::new(family, next),
+            };
+            (name, versioned)
+        };
+        Self {
+            names: self.names.with(names, next),
+            families: families.into_iter().map(version).collect(),
+            scraped: scraped.unwrap_or(self.scraped),
+            stale: None,
+        }
+    }
+
+    /// Returns the generation of the newest change.
+    pub(super) fn generation(&self) -> Generation {
+        let families = self.families.values().map(Versioned::generation);
+        families.fold(self.names.generation(), Ord::max)
+    }
+
     pub(super) fn after(&self, time: Duration) -> Self {
         let Self { names, families, scraped, stale } = self;
         let families = families.clone();

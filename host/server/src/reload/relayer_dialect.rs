@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relayer_rest_conformance::Dialect;
-use relayer_rest_sources::RelayerDialect;
-use relayer_rest_state::StateReader;
-use tokio::sync::watch;
+use relayer_rest_state::{RelayerDialect, StateReader};
 use tokio::time::sleep;
 use tracing::{error, info};
 
@@ -17,14 +15,14 @@ use super::modules::Modules;
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Replaces the bundled module of the API whenever the relayer speaks another dialect, until
-/// the source of `dialect` ends.
-pub async fn follow(
-    modules: Arc<Modules>,
-    state: StateReader,
-    mut dialect: watch::Receiver<Option<RelayerDialect>>,
-) {
-    while dialect.changed().await.is_ok() {
-        let Some(spoken) = *dialect.borrow_and_update() else { continue };
+/// the publisher of the state ends.
+pub async fn follow(modules: Arc<Modules>, state: StateReader) {
+    let mut changes = state.changes();
+    let mut known = None;
+    while changes.changed().await.is_ok() {
+        let dialect = *state.peek().dialect().value();
+        let (true, Some(spoken)) = (dialect != known, dialect) else { continue };
+        known = dialect;
         let spoken = match spoken {
             RelayerDialect::V0_7 => Dialect::V0_7,
             RelayerDialect::V1_13 => Dialect::V1_13,

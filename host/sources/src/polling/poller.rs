@@ -172,9 +172,11 @@ impl<A: RelayerApi> Poller<A> {
     async fn poll_state(&mut self) {
         self.is_after_state = true;
         self.is_after_list = false;
+        let requested = Instant::now();
         let wait = match self.state().await {
             Ok(()) => {
                 self.succeeded();
+                self.publisher.confirm(requested.into_std());
                 self.state_backoff.reset();
                 self.settings.poll
             }
@@ -237,9 +239,7 @@ impl<A: RelayerApi> Poller<A> {
         match self.request(&Endpoint::Version, relayer_json::version).await {
             Ok((components, dialect)) => {
                 self.version_at = Instant::now() + self.settings.refresh;
-                self.settings
-                    .dialect
-                    .send_if_modified(|known| known.replace(dialect) != Some(dialect));
+                self.publisher.set_dialect(dialect);
                 self.publisher.set_components(components);
             }
             Err(error) if error.is_unreachable() => return Err(error),
