@@ -1,0 +1,199 @@
+//! A connection to NATS, which is made again whenever it is lost.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::jetstream::stream::{Config, Republish};
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use bytes::Bytes;
+use percent_encoding::percent_decode_str;
+use relayer_rest_common::backoff::Backoff;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::address::FleetAddress;
+use crate::settings::FleetSettings;
+use crate::subjects::Subjects;
+
+/// The time limit of a request to NATS.
+pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(2);
+
+/// The time between two pings, so that a connection that is lost without a notice is detected.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+
+const MIN_RECONNECT: Duration = Duration::from_millis(100);
+const MAX_RECONNECT: Duration = Duration::from_secs(4);
+
+/// The maximum number of messages that are stored at once.
+const MAX_IN_FLIGHT: usize = 1 << 15;
+
+/// A connection that cannot be made with these settings.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// The credentials cannot be read.
+    #[error("fleet.credentials: {}: {source}; expected a file as `nsc generate creds` writes it", file.display())]
+    Credentials {
+        /// The file.
+        file: PathBuf,
+        /// The problem.
+        source: io::Error,
+    },
+    /// A certificate or key cannot be read.
+    #[error("fleet.{key}: {}: {source}; check the path and its permissions", file.display())]
+    File {
+        /// The key of the settings.
+        key: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The problem.
+        source: io::Error,
+    },
+    /// A certificate has no key, or a key no certificate.
+    #[error("fleet.certificate and fleet.key: one of them is missing; give both or none")]
+    Certificate,
+    /// The settings are rejected.
+    #[error("fleet {address}: {problem}")]
+    Connection {
+        /// The fleet.
+        address: FleetAddress,
+        /// The problem.
+        problem: String,
+    },
+}
+
+/// A change of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    Connected,
+    /// It is lost, or the server reports an error.
+    Failed(String),
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) jetstream: Context,
+    pub(crate) subjects: Subjects,
+    pub(crate) changes: UnboundedReceiver<Change>,
+}
+
+impl Connection {
+    /// Begins to connect. The servers need not be reachable yet.
+    pub(crate) async fn open(
+        address: &FleetAddress,
+        settings: &FleetSettings,
+    ) -> Result<Self, FleetError> {
+        let (sender, changes) = unbounded_channel();
+        let servers: Result<Vec<_>, _> =
+            address.servers().iter().cloned().map(ServerAddr::from_url).collect();
+        let failed = |problem: String| FleetError::Connection { address: address.clone(), problem };
+        let servers = servers.map_err(|error| failed(error.to_string()))?;
+        let name = settings.name.clone().unwrap_or_else(machine_name);
+        let mut options = ConnectOptions::new()
+            .name(format!("relayer-rest {name}"))
+            .retry_on_initial_connect()
+            .ping_interval(PING_INTERVAL)
+            .request_timeout(Some(REQUEST_TIME))
+            .reconnect_delay_callback(|attempts| {
+                let mut backoff = Backoff::new(MIN_RECONNECT, MAX_RECONNECT);
+                for _ in 1..attempts.min(8) {
+                    backoff.next_delay();
+                }
+                backoff.next_delay()
+            })
+            .event_callback(move |event| {
+                let change = match event {
+                    Event::Connected => Some(Change::Connected),
+                    Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) => None,
+                    Event::Disconnected | Event::Closed => {
+                        Some(Change::Failed("the connection to NATS is lost".to_owned()))
+                    }
+                    Event::ServerError(error) => Some(Change::Failed(format!("NATS: {error}"))),
+                    Event::ClientError(error) => Some(Change::Failed(format!("NATS: {error}"))),
+                };
+                if let Some(change) = change {
+                    sender.send(change).ok();
+                }
+                std::future::ready(())
+            });
+        let user = address.servers().iter().find(|server| !server.username().is_empty());
+        if let Some(server) = user {
+            let name = decoded(server.username());
+            options = match server.password() {
+                Some(password) => options.user_and_password(name, decoded(password)),
+                None => options.token(name),
+            };
+        }
+        if let Some(file) = &settings.credentials {
+            let read = options.credentials_file(file).await;
+            let file = file.clone();
+            options = read.map_err(|source| FleetError::Credentials { file, source })?;
+        }
+        if let Some(file) = &settings.ca {
+            readable("ca", file)?;
+            options = options.add_root_certificates(file.clone());
+        }
+        match (&settings.certificate, &settings.key) {
+            (Some(certificate), Some(key)) => {
+                readable("certificate", certificate)?;
+                readable("key", key)?;
+                options = options.add_client_certificate(certificate.clone(), key.clone());
+            }
+            (None, None) => {}
+            _ => return Err(FleetError::Certificate),
+        }
+        let client = options.connect(servers).await.map_err(|error| failed(error.to_string()))?;
+        let jetstream = jetstream::context::ContextBuilder::new()
+            .timeout(REQUEST_TIME)
+            .max_ack_inflight(MAX_IN_FLIGHT)
+            .build(client.clone());
+        Ok(Self { client, jetstream, subjects: Subjects::new(address.name()), changes })
+    }
+
+    /// Requests a stored message from any server that has it. Returns `Ok(None)` if there is
+    /// none.
+    pub(crate) async fn last_message(
+        client: &Client,
+        stream: &str,
+        subject: &str,
+    ) -> Result<Option<Bytes>, String> {
+        let api = format!("$JS.API.DIRECT.GET.{stream}.{subject}");
+        let message = client.request(api, Bytes::new()).await.map_err(|error| error.to_string())?;
+        match message.status.map(|status| status.as_u16()) {
+            None | Some(200) => Ok(Some(message.payload)),
+            Some(404) => Ok(None),
+            Some(status) => Err(format!("unexpected status {status}")),
+        }
+    }
+}
+
+/// Returns the settings of the stream of a fleet.
+pub(crate) fn stream_config(subjects: &Subjects) -> Config {
+    let (source, destination) = subjects.republished();
+    Config {
+        name: subjects.stream(),
+        description: Some("The state of a relayer".to_owned()),
+        subjects: subjects.all_stored(),
+        max_messages_per_subject: 1,
+        allow_direct: true,
+        republish: Some(Republish { source, destination, headers_only: false }),
+        ..Config::default()
+    }
+}
+
+/// Returns the name of the machine.
+pub(crate) fn machine_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "relayer-rest".to_owned() } else { name }
+}
+
+/// Returns a part of a URL without percent-encoding.
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+fn readable(key: &'static str, file: &PathBuf) -> Result<(), FleetError> {
+    let opened = std::fs::File::open(file);
+    opened.map(drop).map_err(|source| FleetError::File { key, file: file.clone(), source })
+}

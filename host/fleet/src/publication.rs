@@ -1,0 +1,275 @@
+//! Publishes the state of this process to a fleet, or stands by.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use relayer_rest_common::text::for_log;
+use relayer_rest_state::{SourceKind, StatePublisher, StateReader};
+use tokio::time::{sleep, sleep_until};
+use tracing::{info, warn};
+
+use crate::address::FleetAddress;
+use crate::connection::{Change, Connection, FleetError, machine_name, stream_config};
+use crate::message::{Alive, Index, Lease, Message};
+use crate::settings::FleetSettings;
+use crate::subjects::Subjects;
+use crate::writer::{Action, Appended, Content, Event, Observation, Stored, Writer};
+
+/// The time after which the stream is read again if it could not be read.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// The maximum number of messages after an index that are read: a generation has no more parts.
+const MAX_UNCOMMITTED: usize = 1 << 16;
+
+/// A publication to a fleet.
+pub struct Publication {
+    connection: Connection,
+    address: FleetAddress,
+    name: String,
+    max_unconfirmed: Duration,
+}
+
+impl Publication {
+    /// Begins to connect to a fleet, whose servers need not be reachable yet. While the source
+    /// of the state responds, it confirms the state at least in this interval.
+    ///
+    /// # Errors
+    /// Returns an error if the settings are invalid.
+    pub async fn open(
+        address: &FleetAddress,
+        settings: &FleetSettings,
+        max_unconfirmed: Duration,
+    ) -> Result<Self, FleetError> {
+        let connection = Connection::open(address, settings).await?;
+        let name = settings.name.clone().unwrap_or_else(machine_name);
+        Ok(Self { connection, address: address.clone(), name, max_unconfirmed })
+    }
+
+    /// Publishes the state of a publisher until the future is dropped.
+    pub async fn run(self, publisher: StatePublisher) {
+        let Self { connection, address, name, max_unconfirmed } = self;
+        let Connection { client, jetstream, subjects, mut changes } = connection;
+        // It belongs to the fleet, as a standby.
+        publisher.set_epoch(None);
+        let state = publisher.reader();
+        let mut changed = state.changes();
+        let mut writer = Writer::new(name, max_unconfirmed, fastrand::Rng::new(), Instant::now());
+        let mut driver =
+            Driver { jetstream, subjects, publisher, address, reading: None, appending: None };
+        let alive = client.subscribe(driver.subjects.alive()).await;
+        let clock = client.subscribe(driver.subjects.clock()).await;
+        let (Ok(mut alive), Ok(mut clock)) = (alive, clock) else { return };
+        loop {
+            let observation = Event::Observed(observe(&state));
+            driver.run(writer.handle(observation, Instant::now(), SystemTime::now())).await;
+            let event = tokio::select! {
+                biased;
+                Some(content) = pending(&mut driver.reading) => Event::Read(content),
+                Some(appended) = pending(&mut driver.appending) => Event::Appended(appended),
+                Some(message) = clock.next() => {
+                    if let Some(reply) = message.reply {
+                        let response = writer.reading(Instant::now()).encode();
+                        client.publish(reply, response).await.ok();
+                    }
+                    continue;
+                }
+                Some(message) = alive.next() => match Alive::decode(&message.payload) {
+                    Ok(alive) => Event::Alive(alive),
+                    Err(_) => continue,
+                },
+                Some(change) = changes.recv() => {
+                    driver.report(&change);
+                    continue;
+                }
+                _ = changed.changed() => continue,
+                () = sleep_until(writer.deadline().into()) => {
+                    driver.run(writer.wake(Instant::now(), SystemTime::now())).await;
+                    continue;
+                }
+            };
+            driver.run(writer.handle(event, Instant::now(), SystemTime::now())).await;
+        }
+    }
+}
+
+/// Returns the state, and the time at which the relayer confirmed it.
+fn observe(state: &StateReader) -> Observation {
+    // A confirmation is of the state that was published before it.
+    let confirmed = state.confirmed();
+    let snapshot = state.snapshot();
+    let is_polled = |kind| matches!(kind, SourceKind::Upstream | SourceKind::Relayer);
+    let is_polled = snapshot.sources().value().iter().any(|source| is_polled(source.kind));
+    // Other sources publish each change at once.
+    let confirmed = if is_polled { confirmed } else { Some(Instant::now()) };
+    Observation { snapshot, confirmed }
+}
+
+/// Waits for a future, and forgets it then.
+async fn pending<T>(future: &mut Option<BoxFuture<'static, T>>) -> Option<T> {
+    let result = match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    };
+    *future = None;
+    Some(result)
+}
+
+/// Carries out the actions of a writer.
+struct Driver {
+    jetstream: Context,
+    subjects: Subjects,
+    publisher: StatePublisher,
+    address: FleetAddress,
+    reading: Option<BoxFuture<'static, Option<Content>>>,
+    appending: Option<BoxFuture<'static, Appended>>,
+}
+
+impl Driver {
+    async fn run(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            let (jetstream, subjects) = (self.jetstream.clone(), self.subjects.clone());
+            match action {
+                Action::Read => {
+                    self.reading = Some(Box::pin(async move {
+                        match read(&jetstream, &subjects).await {
+                            Ok(content) => Some(content),
+                            Err(problem) => {
+                                warn!(problem = %for_log(&problem), "fleet not readable; retrying");
+                                sleep(RETRY).await;
+                                None
+                            }
+                        }
+                    }));
+                }
+                Action::Append { after, messages } => {
+                    self.appending = Some(Box::pin(append(jetstream, subjects, after, messages)));
+                }
+                Action::Remove(names) => {
+                    tokio::spawn(async move {
+                        let Ok(stream) = jetstream.get_stream_no_info(subjects.stream()).await
+                        else {
+                            return;
+                        };
+                        for name in names {
+                            stream.purge().filter(subjects.part(&name)).await.ok();
+                        }
+                    });
+                }
+                Action::Send(alive) => {
+                    let client = jetstream.client();
+                    client.publish(subjects.alive(), alive).await.ok();
+                }
+                Action::Role(epoch) => {
+                    let fleet = &self.address;
+                    if let Some(epoch) = epoch {
+                        info!(%fleet, epoch, "writing to the fleet");
+                    } else {
+                        warn!(%fleet, "standing by: another host writes to the fleet");
+                    }
+                    self.publisher.set_epoch(epoch);
+                }
+            }
+        }
+    }
+
+    fn report(&self, change: &Change) {
+        match change {
+            Change::Connected => info!(fleet = %self.address, "connected to NATS"),
+            Change::Failed(problem) => {
+                warn!(fleet = %self.address, problem = %for_log(problem), "not connected to NATS; retrying");
+            }
+        }
+    }
+}
+
+/// Stores messages, each one after the one before.
+async fn append(
+    jetstream: Context,
+    subjects: Subjects,
+    after: u64,
+    messages: Vec<Stored>,
+) -> Appended {
+    let mut acknowledgements = Vec::with_capacity(messages.len());
+    for (sequence, message) in (after..).zip(messages) {
+        let subject = subjects.stored(&message);
+        let (Stored::Lease(payload)
+        | Stored::Part(_, payload)
+        | Stored::Index(payload)
+        | Stored::Commit(payload)) = message;
+        let publish = PublishMessage::build().payload(payload).expected_last_sequence(sequence);
+        match jetstream.send_publish(subject, publish).await {
+            Ok(acknowledgement) => acknowledgements.push(acknowledgement),
+            Err(error) => {
+                warn!(%error, "generation not sent to the fleet; retrying");
+                return Appended::Unknown;
+            }
+        }
+    }
+    let mut last = after;
+    for acknowledgement in acknowledgements {
+        match acknowledgement.await {
+            Ok(stored) => last = stored.sequence,
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
+                return Appended::Conflict;
+            }
+            Err(error) => {
+                warn!(%error, "generation perhaps not stored by the fleet; retrying");
+                return Appended::Unknown;
+            }
+        }
+    }
+    Appended::Stored(last)
+}
+
+/// Reads the content of the stream from the server that appends to it, and creates the stream
+/// if there is none.
+async fn read(jetstream: &Context, subjects: &Subjects) -> Result<Content, String> {
+    let config = stream_config(subjects);
+    let stream = jetstream.get_or_create_stream(config).await.map_err(|error| error.to_string())?;
+    // A lease that is stored later than this is noticed, because it changes the sequence.
+    let sequence = stream.cached_info().state.last_sequence;
+    let lease = last(&stream, subjects.lease()).await?.map(|(_, payload)| Lease::decode(&payload));
+    let index = last(&stream, subjects.index()).await?;
+    let mut uncommitted = Vec::new();
+    if let Some((number, _)) = &index {
+        let mut next = number + 1;
+        while next <= sequence && uncommitted.len() < MAX_UNCOMMITTED {
+            let builder =
+                stream.raw_message_builder().sequence(next).next_by_subject(">".to_owned());
+            match builder.send().await {
+                Ok(message) => {
+                    uncommitted.extend(subjects.parse_part(&message.subject));
+                    next = message.sequence + 1;
+                }
+                Err(error) if is_none(&error) => break,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    let index = index.map(|(_, payload)| Index::decode(&payload));
+    Ok(Content {
+        sequence,
+        lease: lease.transpose().map_err(|error| error.to_string())?,
+        index: index.transpose().map_err(|error| error.to_string())?,
+        uncommitted,
+    })
+}
+
+/// Returns the number and the payload of the last message with this subject.
+async fn last(stream: &Stream, subject: String) -> Result<Option<(u64, Bytes)>, String> {
+    match stream.get_last_raw_message_by_subject(&subject).await {
+        Ok(message) => Ok(Some((message.sequence, message.payload))),
+        Err(error) if is_none(&error) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn is_none(error: &async_nats::error::Error<LastRawMessageErrorKind>) -> bool {
+    matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound)
+}
