@@ -114,6 +114,17 @@
 //! | deploy new or changed modules to mounts of their own | `server/src/reload/modules.rs`, `server/src/registry/load.rs`, `server/src/registry/preflight.rs` |
 //! | replace all mounts at once | `server/src/registry.rs` |
 //!
+//! # Fleets
+//!
+//! | step | files |
+//! |---|---|
+//! | connect to the fleet of the settings | `cli/src/fleet.rs`, `cli/src/publish.rs`, `fleet/src/address.rs`, `fleet/src/connection.rs` |
+//! | become its writer, or stand by | `fleet/src/writer.rs` |
+//! | cut each snapshot into parts, and store those that have changed, with a commit | `fleet/src/cut.rs`, `fleet/src/state_part.rs`, `fleet/src/part.rs`, `fleet/src/message.rs`, `fleet/src/publication.rs`, `fleet/src/subjects.rs` |
+//! | receive the parts, request missing ones, and verify the digest of all | `fleet/src/subscription.rs`, `fleet/src/reader.rs` |
+//! | assemble the state, and publish it as one snapshot, with its age | `fleet/src/assemble.rs`, `fleet/src/age.rs`, `state/src/replica.rs`, `state/src/publisher.rs` |
+//! | name the generation of a response, or wait for the one that a request requires | `server/src/http/fleet_generation.rs` |
+//!
 //! # Takeover
 //!
 //! | step | files |
@@ -174,6 +185,7 @@
 //! | `state` | the relayer's state: versioned snapshots and their publisher |
 //! | `sources` | sources of the state: configuration, state file, running relayer, sample |
 //! | `modules` | the bundled components, built from `guest/` |
+//! | `fleet` | fleets of hosts that serve the same state, on NATS |
 //! | `oci` | modules in OCI registries: pulls, pushes and signatures |
 //! | `sandbox` | loads modules and runs them |
 //! | `conformance` | dialects, and tests that a module speaks them |
@@ -184,6 +196,8 @@
 pub use relayer_rest_common::Position;
 pub use relayer_rest_common::histogram::Times;
 pub use relayer_rest_conformance as conformance;
+#[cfg(feature = "fleet")]
+pub use relayer_rest_fleet as fleet;
 pub use relayer_rest_oci as oci;
 #[cfg(feature = "control")]
 pub use relayer_rest_server::control;

@@ -3,6 +3,7 @@
 //! | file | job |
 //! |---|---|
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
+//! | `publish.rs`, `fleet.rs` | `publish`: the state of a relayer for a fleet, and the connection to the fleet |
 //! | `takeover.rs` | `serve --takeover`: the sockets and the hot requests of a running server |
 //! | `explain.rs` | `explain`: the values that a response was derived from |
 //! | `swap.rs`, `swap/`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
@@ -41,6 +42,7 @@ mod dev;
 mod doctor;
 mod exercise;
 mod explain;
+mod fleet;
 mod grant_args;
 mod idle_memory;
 #[cfg(feature = "registries")]
@@ -53,6 +55,7 @@ mod new;
 mod otlp;
 mod progress;
 mod project;
+mod publish;
 #[cfg(feature = "registries")]
 mod pull;
 #[cfg(feature = "registries")]
@@ -102,6 +105,7 @@ use inspect::InspectArgs;
 use man::ManArgs;
 use module::ModuleArgs;
 use new::NewArgs;
+use publish::PublishArgs;
 #[cfg(feature = "registries")]
 use pull::PullArgs;
 #[cfg(feature = "registries")]
@@ -148,6 +152,8 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Swap the module of a running server
     Swap(SwapArgs),
+    /// Publish the state of a relayer to a fleet of servers
+    Publish(Box<PublishArgs>),
     /// Show the sources, modules and connections of a running server
     Status(StatusArgs),
     /// Show the requests of a running server, live
@@ -233,13 +239,14 @@ impl Command {
         // The last message comes after all log lines.
         let _log = match self {
             // It starts with the settings.
-            Self::Serve(_) => None,
+            Self::Serve(_) | Self::Publish(_) => None,
             Self::Dev(_) => Some(log::start(&dev::log_config())?),
             _ => Some(log::start(&LogConfig::default())?),
         };
         match self {
             Self::Serve(args) => serve::run(args),
             Self::Swap(args) => swap::run(args),
+            Self::Publish(args) => publish::run(args),
             Self::Status(args) => status::run(args),
             Self::Top(args) => top::run(args),
             Self::Watch(args) => watch::run(args),

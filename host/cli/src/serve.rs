@@ -12,7 +12,7 @@ use relayer_rest_conformance::Dialect;
 use relayer_rest_server::Server;
 use relayer_rest_server::capsules::Capsules;
 use relayer_rest_server::commands::Commands;
-use relayer_rest_server::config::{Config, Layers, Settings, UnknownVariable};
+use relayer_rest_server::config::{Config, Layers, Origin, Settings, UnknownVariable};
 use relayer_rest_server::control::takeover::Handover;
 use relayer_rest_server::control::{ControlServer, LogLevel, Reload};
 use relayer_rest_server::reload::{ModuleContext, Modules, follow_dialect};
@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use tracing::{error, warn};
 
 use super::access_log::AccessLog;
+use super::fleet::Fleet;
 use super::otlp::{MetricSources, Otlp};
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
@@ -47,10 +48,16 @@ pub(super) struct ServeArgs {
     /// is lost. It is found by its control socket
     #[arg(long)]
     takeover: bool,
+    /// Publish the state to a fleet of servers, too: `nats://HOST/FLEET`
+    #[arg(long, value_name = "ADDRESS")]
+    publish_to: Option<String>,
 }
 
 pub(super) fn run(args: &ServeArgs) -> Result<CommandOutcome, Failure> {
-    let layers = args.settings.layers()?;
+    let mut layers = args.settings.layers()?;
+    if let Some(address) = &args.publish_to {
+        layers.set("fleet.publish-to", address, Origin::Option("--publish-to"))?;
+    }
     // The server has threads of its own for connections.
     let runtime = Builder::new_multi_thread()
         .worker_threads(super::RUNTIME_THREADS)
@@ -110,13 +117,15 @@ async fn serve(
         opened = files => opened.map_err(ServeError::Reading)??,
         () = &mut shutdown => return Ok(()),
     };
+    let fleet = Fleet::open(&config).await?;
     let listen_configs = listen_configs(&config, &sources);
     let telemetry_url = sources.telemetry.as_ref().map(|source| source.url.to_string());
     derive(&mut settings, &sources.rest, telemetry_url.as_deref());
+    let is_remote = sources.upstream.is_some() || config.fleet.from.is_some();
     let context = ModuleContext {
         layers,
         // Current relayers are the rule: the dialect is known after the first response.
-        relayer_dialect: sources.upstream.is_some().then_some(Dialect::V1_13),
+        relayer_dialect: is_remote.then_some(Dialect::V1_13),
         code_cache: code_cache::open(&config.code_cache)?,
         compiler: Some(compile::compiler()),
         // The running server serves meanwhile.
@@ -149,17 +158,18 @@ async fn serve(
     check_upstream(addresses.iter().map(|(address, _)| address), sources.upstream.as_ref())?;
     sources.reloads.extend(sockets.reload_certificates());
     let registry = &modules.registry;
-    let has_upstream = sources.upstream.is_some();
-    if let Some(upstream) = &sources.upstream {
-        let dialect = upstream.polling.dialect.subscribe();
-        tokio::spawn(follow_dialect(Arc::clone(&modules), state.clone(), dialect));
+    if is_remote {
+        tokio::spawn(follow_dialect(Arc::clone(&modules), state.clone()));
     }
     poll(sources.upstream.take(), sources.telemetry.take(), &publisher)
         .map_err(ServeError::Start)?;
+    if let Some(fleet) = fleet {
+        fleet.run(&publisher);
+    }
     modules.watch(&state).await?;
     if let Some(takeover) = &mut takeover {
         tokio::select! {
-            warmed = takeover.warm(registry, &state, has_upstream) => warmed?,
+            warmed = takeover.warm(registry, &state, is_remote) => warmed?,
             () = &mut shutdown => return Ok(()),
         }
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use relayer_rest_fleet::FleetError;
 use relayer_rest_sandbox::CodeCacheError;
 use relayer_rest_server::ListenError;
 use relayer_rest_server::capsules::CapsulesError;
@@ -33,6 +34,12 @@ pub(super) enum ServeError {
         "--upstream (upstream.url) and --state (relayer.state) are two sources of the state; give one"
     )]
     TwoStates,
+    #[error("--from (fleet.from) and {name} are two sources of the state; give one")]
+    FleetAndSource { name: &'static str },
+    #[error("publish: no fleet is given; name it with --to nats://HOST/FLEET")]
+    NoFleet,
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
     #[error("{name} has no effect without --upstream (upstream.url)")]
     NoUpstream { name: &'static str },
     #[error("{name} needs the relayer's configuration file; add --relayer-config (relayer.config)")]

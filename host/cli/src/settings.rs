@@ -41,6 +41,10 @@ pub(super) struct SettingArgs {
     /// [default: 5min]
     #[arg(long, value_name = "TIME")]
     max_stale: Option<String>,
+    /// Serve the state of a fleet, to which another server publishes it:
+    /// `nats://HOST/FLEET`, instead of a relayer's
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<String>,
     /// Address to listen on, HOST:PORT or unix:PATH, instead of host and port
     /// in the relayer's `[rest]`; port 0 selects a free port; can be repeated
     #[arg(long, value_name = "ADDRESS")]
@@ -115,6 +119,7 @@ impl SettingArgs {
             ("--poll", "upstream.poll", self.poll.clone()),
             ("--upstream-timeout", "upstream.timeout", self.upstream_timeout.clone()),
             ("--max-stale", "upstream.max-stale", self.max_stale.clone()),
+            ("--from", "fleet.from", self.from.clone()),
             ("--listen", "listen", listen),
             ("--module", "module.file", self.module.clone()),
             ("--dialect", "module.dialect", self.dialect.clone()),

@@ -60,7 +60,7 @@ impl Sources {
         };
         match relayer_config {
             Some(file) => sources.relayer_config(file, *enable, publisher)?,
-            None if sources.upstream.is_some() => {}
+            None if sources.upstream.is_some() || config.fleet.from.is_some() => {}
             None => {
                 warn!(
                     reason = "neither --relayer-config nor --upstream is given",
@@ -179,6 +179,18 @@ fn check(settings: &Settings) -> Result<(), ServeError> {
     if state.is_some() && config.upstream.url.is_some() {
         return Err(ServeError::TwoStates);
     }
+    if config.fleet.from.is_some() {
+        for (name, is_given) in [
+            ("--upstream (upstream.url)", config.upstream.url.is_some()),
+            ("--relayer-config (relayer.config)", relayer_config.is_some()),
+            ("--telemetry (telemetry.url)", config.telemetry.url.is_some()),
+            ("--publish-to (fleet.publish-to)", config.fleet.publish_to.is_some()),
+        ] {
+            if is_given {
+                return Err(ServeError::FleetAndSource { name });
+            }
+        }
+    }
     for (name, is_given) in
         [("--state (relayer.state)", state.is_some()), ("--enable (relayer.enable)", *enable)]
     {
@@ -189,6 +201,7 @@ fn check(settings: &Settings) -> Result<(), ServeError> {
     // The relayer's file can name its telemetry, too.
     let is_polling =
         config.upstream.url.is_some() || config.telemetry.url.is_some() || relayer_config.is_some();
+    let is_polling = is_polling || config.fleet.from.is_some();
     for key in ["upstream.poll", "upstream.timeout", "upstream.max-stale"] {
         if let (false, Origin::Option(name)) = (is_polling, settings.origin(key)) {
             return Err(ServeError::NoUpstream { name });

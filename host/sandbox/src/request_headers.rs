@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// The headers that no component sees.
-const HIDDEN: [HeaderName; 22] = [
+const HIDDEN: [HeaderName; 23] = [
     // Of the connection.
     header::CONNECTION,
     HeaderName::from_static("http2-settings"),
@@ -36,6 +36,7 @@ const HIDDEN: [HeaderName; 22] = [
     HeaderName::from_static("prefer"),
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
+    HeaderName::from_static("x-relayer-min-generation"),
     HeaderName::from_static("x-request-id"),
 ];
 

@@ -27,6 +27,7 @@ use relayer_rest_common::{
     toml_text::{Position, Step, dotted},
 };
 use relayer_rest_conformance::Dialect;
+use relayer_rest_fleet::FleetSettings;
 use relayer_rest_modules::BUNDLED_EXTENSIONS;
 use relayer_rest_oci::RegistrySettings;
 use relayer_rest_sandbox::{Digest, HeaderGrants, Limits, RequestHeaders};
@@ -76,6 +77,8 @@ pub struct Config {
     pub upstream: UpstreamSettings,
     /// The section `[telemetry]`: the relayer's metrics.
     pub telemetry: TelemetrySettings,
+    /// The section `[fleet]`: the hosts that serve the same state.
+    pub fleet: FleetSettings,
     /// The section `[module]`: the module that serves the API.
     pub module: ModuleConfig,
     /// The sections `[[extension]]`: additional modules. Default: none.
@@ -346,6 +349,7 @@ mod tests {
     };
     use crate::capsules::RedactedHeaders;
     use bytesize::ByteSize;
+    use relayer_rest_fleet::FleetSettings;
     use relayer_rest_modules::BUNDLED_EXTENSIONS;
     use relayer_rest_oci::RegistrySettings;
     use relayer_rest_sandbox::{Grants, HeaderGrants, RequestHeaders};
@@ -368,6 +372,7 @@ mod tests {
              [capsules]\nfolder = 'j'\ncount = 4\nsize = '5MiB'\nredact = ['X-A']\n\
              [relayer]\nconfig = 'e'\nenable = true\nstate = 'f'\n\
              [telemetry]\nurl = 'http://h'\npoll = '6s'\n\
+             [fleet]\nfrom = 'nats://n/o'\npublish-to = 'tls://p:1,q/r'\nname = 's'\ncredentials = 't'\nca = 'u'\ncertificate = 'v'\nkey = 'w'\n\
              [module]\nfile = 'api.wasm'\nsha256 = '"
             .to_owned()
             + &digest
@@ -475,6 +480,18 @@ mod tests {
         let url = "http://h/metrics".parse().unwrap();
         let telemetry = TelemetrySettings { url: Some(TelemetryUrl::At(url)), poll: 6 * second };
         assert_eq!(config.telemetry, telemetry);
+        let [credentials, ca, certificate, key] =
+            ["t", "u", "v", "w"].map(|path| Some(path.into()));
+        let fleet = FleetSettings {
+            from: Some("nats://n/o".parse().unwrap()),
+            publish_to: Some("tls://p:1,q/r".parse().unwrap()),
+            name: Some("s".to_owned()),
+            credentials,
+            ca,
+            certificate,
+            key,
+        };
+        assert_eq!(config.fleet, fleet);
         let upstream = UpstreamSettings {
             url: Some("http://g".parse().unwrap()),
             poll: 3 * second,
@@ -517,7 +534,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `capsules`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `live`, `cors`, `admin`, `commands`, `swap`, `registries`; did you mean `module`?",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `capsules`, `relayer`, `upstream`, `telemetry`, `fleet`, `module`, `extension`, `server`, `http`, `live`, `cors`, `admin`, `commands`, `swap`, `registries`; did you mean `module`?",
             ),
             (
                 "[module.limits]\nmemory = true",

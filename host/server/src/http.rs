@@ -31,6 +31,7 @@
 //! | `conditional.rs` | preconditions (304 and 412) |
 //! | `accept_encoding.rs` | content negotiation of the encoding |
 //! | `request_id.rs` | request ids |
+//! | `fleet_generation.rs` | the headers with generations of a fleet |
 //! | `source_header.rs` | the header with the sources of the state |
 //! | `report.rs` | log messages for failed requests |
 //! | `error.rs` | error responses of the host |
@@ -44,6 +45,7 @@ mod connections;
 mod cors;
 mod error;
 mod exchange;
+mod fleet_generation;
 mod forwarded;
 mod held;
 mod host;

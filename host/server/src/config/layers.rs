@@ -26,13 +26,17 @@ const PREFIX: &str = "RELAYER_REST_";
 const FILE_VARIABLE: &str = "RELAYER_REST_CONFIG";
 
 /// The keys whose values are paths, relative to the folder of the file.
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 15] = [
     "access-log.file",
     "admin.token-file",
     "capsules.folder",
     "code-cache",
     "commands.token-file",
     "control",
+    "fleet.ca",
+    "fleet.certificate",
+    "fleet.credentials",
+    "fleet.key",
     "module.file",
     "registries.cache",
     "registries.docker-config",

@@ -17,7 +17,7 @@ use super::outgoing::{HttpResponse, Outgoing};
 const MAX_ORIGINS: usize = 256;
 
 /// The headers of responses that a page may read, beyond those that each page may.
-const EXPOSED: &str = "age, etag, preference-applied, retry-after, warning, x-relayer-module, x-relayer-source, x-request-id";
+const EXPOSED: &str = "age, etag, preference-applied, retry-after, warning, x-relayer-generation, x-relayer-module, x-relayer-source, x-request-id";
 /// The methods and the headers of requests that a page may use. Commands are not among them.
 const METHODS: &str = "GET, HEAD";
 const HEADERS: &str = "if-match, if-none-match, last-event-id, prefer, x-request-id";

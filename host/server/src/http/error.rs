@@ -49,6 +49,10 @@ pub(super) enum HostError {
     NotImplemented,
     /// A precondition of the request is false.
     PreconditionFailed,
+    /// The generation that the request requires has not arrived in time.
+    Behind,
+    /// The generation that the request requires is not one.
+    BadGeneration,
     /// The client accepts events only, and the response is not text.
     NotText,
     /// A command of the request was not executed, or may not have been.
@@ -127,6 +131,16 @@ impl HostError {
                 StatusCode::PRECONDITION_FAILED,
                 "PreconditionFailed",
                 "a precondition of the request is false",
+            ),
+            Self::Behind => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Behind",
+                "this host does not have the state of x-relayer-min-generation yet; try again",
+            ),
+            Self::BadGeneration => (
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "x-relayer-min-generation is not the x-relayer-generation of a response",
             ),
             Self::NotText => (
                 StatusCode::NOT_ACCEPTABLE,
@@ -245,6 +259,7 @@ impl HostError {
             | Self::ConnectionsTooMany
             | Self::CancelledTooMany
             | Self::ClientTooMany
+            | Self::Behind
             | Self::ExtensionLoading(_)
             | Self::Command(Refusal::Busy) => Some(1),
             Self::ExtensionUnavailable(seconds) => Some(*seconds),

@@ -19,6 +19,7 @@ use super::connections::{Admitted, ConnectionTally, Peer};
 use super::cors::Cors;
 use super::error::HostError;
 use super::exchange::{ClientSide, Handling, Observation, Observed, Observers};
+use super::fleet_generation;
 use super::host;
 use super::live::event_stream::{self, NoStream, StreamHead};
 use super::live::long_poll::{self, has, long_poll};
@@ -461,6 +462,7 @@ fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {
 
 fn sourced(mut response: HttpResponse, snapshot: &Snapshot) -> HttpResponse {
     response.headers_mut().insert(X_RELAYER_SOURCE, source_header::value(snapshot));
+    fleet_generation::add(response.headers_mut(), snapshot);
     response
 }
 

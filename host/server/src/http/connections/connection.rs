@@ -33,6 +33,7 @@ use super::tracked_stream::TrackedStream;
 use crate::http::cancelled::Cancelled;
 use crate::http::error::HostError;
 use crate::http::exchange::{ClientSide, Observation};
+use crate::http::fleet_generation;
 use crate::http::forwarded::ForwardedClients;
 use crate::http::held::Held;
 use crate::http::limits::HttpLimits;
@@ -344,7 +345,8 @@ fn handle(
         }
         return pending.deliver(service.refuse(&error, &request));
     }
-    if request.body().is_end_stream() {
+    let waits = fleet_generation::must_wait(&request, &service.state.peek());
+    if request.body().is_end_stream() && !waits {
         return match respond(connections, activity, cancelled, client, request) {
             Either::Left(response) => pending.deliver(response),
             // Boxed, so that a rare case does not enlarge the memory of each connection.
@@ -359,21 +361,30 @@ fn handle(
     Either::Right(Box::pin(async move {
         let (head, body) = request.into_parts();
         let mut request = Request::from_parts(head, ());
-        let awaited = AwaitedBody::new(&activity);
-        let received = connections.bodies.receive(body, &connections.limits, &awaited).await;
-        drop(awaited);
-        let response = match received {
-            Err(error) => {
-                activity.closing.linger();
-                connections.service.refuse(&error, &request)
-            }
+        let received = if body.is_end_stream() {
+            Ok(None)
+        } else {
+            let awaited = AwaitedBody::new(&activity);
+            connections.bodies.receive(body, &connections.limits, &awaited).await.map(Some)
+        };
+        if received.is_err() {
+            activity.closing.linger();
+        }
+        let complete = match received {
             Ok(body) => {
-                request.extensions_mut().insert(body);
-                match respond(&connections, &activity, &cancelled, client, request) {
-                    Either::Left(response) => response,
-                    Either::Right(responding) => responding.await,
+                if let Some(body) = body {
+                    request.extensions_mut().insert(body);
                 }
+                fleet_generation::wait(&request, &connections.service.state).await
             }
+            Err(error) => Err(error),
+        };
+        let response = match complete {
+            Err(error) => connections.service.refuse(&error, &request),
+            Ok(()) => match respond(&connections, &activity, &cancelled, client, request) {
+                Either::Left(response) => response,
+                Either::Right(responding) => responding.await,
+            },
         };
         Ok(pending.send(response).await)
     }))
