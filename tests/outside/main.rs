@@ -10,6 +10,7 @@ mod browser;
 mod container;
 mod cors;
 mod dashboard;
+mod fleet;
 mod languages;
 mod metrics;
 mod openapi;

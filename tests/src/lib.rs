@@ -16,6 +16,7 @@
 //! | `wait.rs` | waiting for conditions, with one deadline |
 //! | `collector.rs` | an OpenTelemetry collector |
 //! | `oci_registry.rs` | an OCI registry, healthy or hostile |
+//! | `nats.rs` | a server of NATS, which tests can kill |
 //! | `relayer.rs` | a scripted relayer, healthy or faulty |
 //! | `heap.rs` | a counting allocator |
 //! | `measure.rs` | quantiles and memory use, for benchmarks |
@@ -44,6 +45,7 @@ pub mod heap;
 pub mod http2;
 pub mod load;
 pub mod measure;
+pub mod nats;
 pub mod oci_registry;
 pub mod process;
 pub mod program;

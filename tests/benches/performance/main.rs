@@ -3,7 +3,7 @@
 //!
 //! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
 //! `hits`, `metrics`, `otlp`, `capsules`, `tls`, `memory`, `starting`, `swapping`, `shadowing`, `restarting`, `spinning`,
-//! `resetting`, `publishing`, `polling` or `waiting` measures only that.
+//! `resetting`, `publishing`, `polling`, `waiting` or `fleet` measures only that.
 //!
 //! | file | measurement |
 //! |---|---|
@@ -19,10 +19,12 @@
 //! | `publishing.rs` | latency and memory during publications |
 //! | `polling.rs` | the first chain behind a slow relayer, and its requests under load |
 //! | `waiting.rs` | memory, latency and runs for clients that wait for changes |
+//! | `fleet.rs` | latency and bytes for the replicas of a fleet |
 //! | `relayers.rs` | the served state |
 //! | `native.rs`, `servers.rs` | the baselines |
 //! | `report.rs` | the table |
 
+mod fleet;
 mod in_process;
 mod memory;
 mod native;
@@ -100,6 +102,9 @@ fn main() {
     }
     if wanted("waiting") {
         waiting::measure(&mut report, &runtime);
+    }
+    if wanted("fleet") {
+        fleet::measure(&mut report, &runtime);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/performance.json");
     std::fs::write(file, format!("{:#}\n", report.json())).unwrap();

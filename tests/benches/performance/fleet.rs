@@ -1,0 +1,146 @@
+//! Replicas of a fleet: the time until the last one has a change, and the bytes that each one
+//! gets. Needs `nats-server`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::fleet::{FleetAddress, FleetSettings, Publication, Subscription};
+use relayer_rest_host::state::{StatePublisher, StateReader};
+use relayer_rest_tests::measure::quantile;
+use relayer_rest_tests::nats::Nats;
+use tokio::runtime::Runtime;
+
+use crate::in_process::{micros, ratio};
+use crate::relayers;
+use crate::report::{Report, Target};
+
+const REPLICAS: usize = 100;
+const WORKERS: u64 = 700;
+const CHANGES: usize = 300;
+const INTERVAL: Duration = Duration::from_millis(100);
+const MAX_TIME: Duration = Duration::from_millis(100);
+
+/// The workers of a relayer of which one changes.
+const MANY_WORKERS: u64 = 5_000;
+const MAX_BYTES: f64 = 0.05;
+
+pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
+    if Command::new("nats-server").arg("--version").output().is_err() {
+        println!("fleet: skipped, there is no nats-server");
+        return;
+    }
+    latency(report, runtime);
+    bytes(report, runtime);
+}
+
+async fn publish(address: &FleetAddress) -> StatePublisher {
+    let publisher = StatePublisher::new();
+    let settings = FleetSettings::default();
+    let open = Publication::open(address, &settings, Duration::from_mins(1));
+    tokio::spawn(open.await.unwrap().run(publisher.clone()));
+    publisher
+}
+
+async fn subscribe(address: &FleetAddress) -> StateReader {
+    let publisher = StatePublisher::new();
+    let settings = FleetSettings::default();
+    let open = Subscription::open(address, &settings, Duration::from_mins(1));
+    tokio::spawn(open.await.unwrap().run(publisher.clone()));
+    publisher.reader()
+}
+
+/// Waits until a replica has a worker with this identifier.
+async fn has(replica: &StateReader, id: u64) {
+    let mut changes = replica.changes();
+    loop {
+        let snapshot = replica.snapshot();
+        let state = snapshot.status().value();
+        if state.as_ref().is_ok_and(|state| state.workers.iter().any(|worker| worker.id == id)) {
+            return;
+        }
+        changes.changed().await.unwrap();
+    }
+}
+
+fn latency(report: &mut Report, runtime: &Runtime) {
+    let mut times = runtime.block_on(async {
+        let nats = Nats::start().await;
+        let address = nats.fleet("");
+        let publisher = publish(&address).await;
+        relayers::fill(&publisher, WORKERS);
+        let mut replicas = Vec::new();
+        for _ in 0..REPLICAS {
+            replicas.push(subscribe(&address).await);
+        }
+        let mut times = Vec::with_capacity(CHANGES);
+        for change in 0..=CHANGES {
+            let next = Instant::now() + INTERVAL;
+            let id = 1_000_000 + change as u64;
+            let start = Instant::now();
+            publisher.update_state(|state| state.workers[350].id = id);
+            for replica in &replicas {
+                has(replica, id).await;
+            }
+            // The first one waits for all connections.
+            if change > 0 {
+                times.push(start.elapsed());
+            }
+            tokio::time::sleep_until(next.into()).await;
+        }
+        times
+    });
+    let (p50, p99) = (quantile(&mut times, 0.5), quantile(&mut times, 0.99));
+    let what = format!(
+        "change of {WORKERS} workers, 10 a second, to the last of {REPLICAS} replicas, p99"
+    );
+    let shown = format!("{} (p50 {})", micros(p99), micros(p50));
+    report.add(what, (shown, micros(MAX_TIME)), ratio(p99, MAX_TIME), Target::AtMost(1.0));
+}
+
+/// Counts the bytes that NATS sends to a subscriber of all messages of a fleet.
+fn count(nats: &Nats) -> Arc<AtomicU64> {
+    let mut stream = TcpStream::connect(nats.address()).unwrap();
+    stream.write_all(b"CONNECT {\"verbose\":false,\"headers\":true}\r\nSUB relayer.fleet.new.> 1\r\nPING\r\n").unwrap();
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    thread::spawn(move || {
+        let mut buffer = [0; 1 << 16];
+        while let Ok(read @ 1..) = stream.read(&mut buffer) {
+            counted.fetch_add(read as u64, Relaxed);
+        }
+    });
+    count
+}
+
+fn bytes(report: &mut Report, runtime: &Runtime) {
+    let (change, whole) = runtime.block_on(async {
+        let nats = Nats::start().await;
+        let address = nats.fleet("");
+        let count = count(&nats);
+        let publisher = publish(&address).await;
+        let replica = subscribe(&address).await;
+        // What the server sends first is not of the state.
+        tokio::time::sleep(INTERVAL).await;
+        let before = count.swap(0, Relaxed);
+        assert!(before > 0, "it is connected");
+        relayers::fill(&publisher, MANY_WORKERS);
+        publisher.update_state(|state| state.workers[0].id = 1_000_000);
+        has(&replica, 1_000_000).await;
+        tokio::time::sleep(INTERVAL).await;
+        let whole = count.swap(0, Relaxed);
+        publisher.update_state(|state| state.workers[2_500].id = 2_000_000);
+        has(&replica, 2_000_000).await;
+        tokio::time::sleep(INTERVAL).await;
+        (count.swap(0, Relaxed), whole)
+    });
+    let what = format!("bytes for each replica: one of {MANY_WORKERS} workers, to the whole state");
+    #[expect(clippy::cast_precision_loss)]
+    let ratio = change as f64 / whole as f64;
+    report.add(what, (change, whole), ratio, Target::AtMost(MAX_BYTES));
+}

@@ -1,0 +1,326 @@
+//! Do all hosts of a fleet serve the state of its writer, while `nats-server` and writers fail?
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::fleet::{FleetAddress, FleetSettings, Publication, Subscription};
+use relayer_rest_host::state::{Object, RelayerState, StatePublisher, StateReader, Worker};
+use relayer_rest_tests::client::{Client, Response};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::nats::Nats;
+use relayer_rest_tests::program::{Program, Serving, Spawned};
+use relayer_rest_tests::relayer::{Relayer, Script, state};
+use relayer_rest_tests::wait::{DEADLINE, until, until_async};
+use tokio::task::JoinHandle;
+
+/// The interval in which a writer confirms its state; far more than any test takes.
+const MAX_UNCONFIRMED: Duration = DEADLINE;
+
+/// A writer in this process.
+struct Writer {
+    publisher: StatePublisher,
+    publication: JoinHandle<()>,
+}
+
+impl Writer {
+    async fn start(address: &FleetAddress) -> Self {
+        let settings = FleetSettings::default();
+        let publication = Publication::open(address, &settings, MAX_UNCONFIRMED).await.unwrap();
+        let publisher = StatePublisher::new();
+        Self { publication: tokio::spawn(publication.run(publisher.clone())), publisher }
+    }
+
+    /// Publishes the state with this number.
+    fn publish(&self, number: u64) {
+        self.publisher.set_state(numbered(number));
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.publication.abort();
+    }
+}
+
+/// Returns a state with a number, in which half of the workers differ from the state before.
+fn numbered(number: u64) -> RelayerState {
+    let worker = |place: u64| Worker {
+        id: if place % 2 == number % 2 { number } else { number.saturating_sub(1) },
+        object: Object::Wallet { chain_id: format!("chain-{place:03}").into() },
+        data: None,
+    };
+    RelayerState { chains: vec!["ibc-0".into()], workers: (0..700).map(worker).collect() }
+}
+
+/// Returns the number of the state of a reader, which must be of one state.
+fn number(state: &StateReader) -> Option<u64> {
+    let snapshot = state.snapshot();
+    let state = snapshot.status().value().as_ref().ok()?;
+    let number = state.workers.iter().map(|worker| worker.id).max()?;
+    assert_eq!(*state, numbered(number), "a torn state");
+    Some(number)
+}
+
+async fn read(address: &FleetAddress) -> (StateReader, JoinHandle<()>) {
+    let settings = FleetSettings::default();
+    let subscription = Subscription::open(address, &settings, DEADLINE).await.unwrap();
+    let publisher = StatePublisher::new();
+    let reader = publisher.reader();
+    (reader, tokio::spawn(subscription.run(publisher)))
+}
+
+/// Returns a command that publishes the state of a relayer.
+fn publish(relayer: &Relayer, fleet: &FleetAddress) -> Spawned {
+    let upstream = relayer.url();
+    let fleet = fleet.to_string();
+    Program::new(["publish", "--to", &fleet, "--upstream", &upstream, "--poll", "20ms"]).spawn()
+}
+
+async fn serve(fleet: &FleetAddress) -> Serving {
+    let serving = Program::server().args(["--from", &fleet.to_string()]).start().await;
+    serving.connect().await.get_until("/state", |response| response.status == 200).await;
+    serving
+}
+
+async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Response {
+    Client::http1(address).await.request_with("GET", path, headers).await
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn all_hosts_have_the_same_responses() {
+    let nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let relayer = Relayer::start(Script::of_1_13());
+    let upstream = relayer.url();
+    let writer = Program::server()
+        .args(["--publish-to", &fleet.to_string(), "--upstream", &upstream, "--poll", "20ms"])
+        .start()
+        .await;
+    let readers = [serve(&fleet).await, serve(&fleet).await];
+    let paths = ["/version", "/chains", "/chain/ibc-0", "/chain/ibc-1", "/state"];
+    for path in paths {
+        let expected =
+            writer.connect().await.get_until(path, |response| response.status == 200).await;
+        for reader in &readers {
+            let same = |response: &Response| response.body == expected.body;
+            let response = reader.connect().await.get_until(path, same).await;
+            assert_eq!(response.header("etag"), expected.header("etag"), "{path}");
+            assert!(response.header("x-relayer-source").starts_with("fleet;location=\"nats://"));
+        }
+    }
+    // Each reader has the generation of any response before it answers.
+    for clients in 3..20 {
+        relayer.change(|script| script.state = state(&["ibc-0", "ibc-1"], clients, false));
+        let known = get(readers[0].address(), "/state", &[]).await;
+        let changed = |response: &Response| response.body != known.body;
+        let newest = writer.connect().await.get_until("/state", changed).await;
+        let generation = newest.header("x-relayer-generation");
+        for reader in &readers {
+            let headers = [("x-relayer-min-generation", generation)];
+            let response = get(reader.address(), "/state", &headers).await;
+            assert_eq!((response.status.as_u16(), response.text()), (200, newest.text()));
+            assert_eq!(response.header("etag"), newest.header("etag"));
+        }
+    }
+    let future = [("x-relayer-min-generation", "99999999999-1")];
+    let behind = get(readers[0].address(), "/state", &future).await;
+    assert_eq!((behind.status.as_u16(), &*behind.error_name()), (503, "Behind"));
+    assert_eq!(behind.header("retry-after"), "1");
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn a_standby_takes_over_and_never_publishes_an_older_state() {
+    let nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let relayer = Relayer::start(Script::of_1_13());
+    let workers = |response: &Response| {
+        let state: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
+        state["result"]["workers"]["Client"].as_array().map_or(0, Vec::len)
+    };
+    let mut first = publish(&relayer, &fleet);
+    let reader = serve(&fleet).await;
+    let mut client = reader.connect().await;
+    let mut generation = String::new();
+    for clients in 3..6 {
+        // The standby has read the state before, which must not come back.
+        let standby = publish(&relayer, &fleet);
+        until("the standby has polled", || relayer.seen().paths["/state"] > 2).await;
+        first.signal(rustix::process::Signal::KILL);
+        first.ended().await;
+        relayer.change(|script| script.state = state(&["ibc-0", "ibc-1"], clients, false));
+        let before = Cell::new(0);
+        client
+            .get_until("/state", |response| {
+                let count = workers(response);
+                let before = before.replace(count);
+                assert!(count >= before, "{count} after {before}");
+                response.status == 200 && count == 2 * clients
+            })
+            .await;
+        let next = client.get("/state").await.header("x-relayer-generation").to_owned();
+        assert_ne!(next.split_once('-').unwrap().0, generation, "another epoch");
+        generation = next.split_once('-').unwrap().0.to_owned();
+        first = standby;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn a_paused_writer_publishes_nothing_when_it_goes_on() {
+    let nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let relayer = Relayer::start(Script::of_1_13());
+    let paused = publish(&relayer, &fleet);
+    let reader = serve(&fleet).await;
+    let mut client = reader.connect().await;
+    let old = client.get("/state").await;
+    paused.signal(rustix::process::Signal::STOP);
+    let _standby = publish(&relayer, &fleet);
+    relayer.change(|script| script.state = state(&["ibc-0"], 9, false));
+    let new = client.get_until("/state", |response| response.body != old.body).await;
+    paused.signal(rustix::process::Signal::CONT);
+    let epoch = |response: &Response| {
+        response.header("x-relayer-generation").split_once('-').unwrap().0.to_owned()
+    };
+    for clients in 10..30 {
+        relayer.change(|script| script.state = state(&["ibc-0"], clients, false));
+        let next =
+            |response: &Response| response.text().matches("07-tendermint-").count() == clients;
+        let response = client.get_until("/state", next).await;
+        assert_eq!(epoch(&response), epoch(&new), "the paused writer stands by");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs nats-server"]
+async fn readers_serve_while_nats_is_killed_and_go_on_when_it_is_back() {
+    let mut nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let writer = Writer::start(&fleet).await;
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        readers.push(read(&fleet).await.0);
+    }
+    let mut last = vec![None; readers.len()];
+    let mut check = |readers: &[StateReader]| {
+        for (reader, last) in readers.iter().zip(&mut last) {
+            let number = number(reader);
+            assert!(number >= *last, "{number:?} after {last:?}");
+            *last = number;
+        }
+    };
+    let mut state = 0;
+    for round in 0..20 {
+        for _ in 0..5 {
+            state += 1;
+            writer.publish(state);
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(..40))).await;
+            check(&readers);
+        }
+        if round % 2 == 0 {
+            nats.kill();
+        } else {
+            nats.pause(true);
+        }
+        state += 1;
+        writer.publish(state);
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(..500))).await;
+        check(&readers);
+        assert!(readers.iter().all(|reader| number(reader).is_some() || round == 0));
+        if round % 2 == 0 {
+            nats.run().await;
+        } else {
+            nats.pause(false);
+        }
+        let is_newest = || {
+            check(&readers);
+            readers.iter().all(|reader| number(reader) == Some(state))
+        };
+        until("all readers have the newest state", is_newest).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn the_age_is_never_below_the_true_one() {
+    let mut nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let relayer = Relayer::start(Script::of_1_13());
+    let _writer = publish(&relayer, &fleet);
+    let reader = serve(&fleet).await;
+    let mut client = reader.connect().await;
+    client.get_until("/state", |response| !response.headers.contains_key("age")).await;
+    nats.kill();
+    let killed = Instant::now();
+    client.get_until("/state", |response| response.headers.contains_key("age")).await;
+    for _ in 0..20 {
+        let asked = killed.elapsed();
+        let response = client.get("/state").await;
+        let age: u64 = response.header("age").parse().unwrap();
+        // It was confirmed when NATS was killed at the latest; the header has whole seconds.
+        assert!(Duration::from_secs(age + 1) >= asked, "{age} s after {asked:?}");
+        assert!(response.header("warning").starts_with("110"));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    nats.run().await;
+    client.get_until("/state", |response| !response.headers.contains_key("age")).await;
+}
+
+/// The configuration in the docs.
+const CONFIG: &str = include_str!("../../docs/fleet/nats-server.conf");
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn the_credentials_of_readers_cannot_write() {
+    let lines: Vec<_> = CONFIG.lines().filter(|line| !line.starts_with("listen")).collect();
+    let lines = lines.join("\n").replace("FLEET", "fleet");
+    let authorization = &lines[lines.find("authorization").unwrap()..];
+    let passwords: BTreeMap<_, _> = [("WRITER_PASSWORD", "w"), ("READER_PASSWORD", "r")].into();
+    let mut authorization = authorization.to_owned();
+    for (name, password) in &passwords {
+        authorization = authorization.replace(name, password);
+    }
+    let nats = Nats::with_config(&authorization).await;
+    let [writers, readers] = ["writer:w@", "reader:r@"].map(|user| nats.fleet(user));
+    let writer = Writer::start(&writers).await;
+    writer.publish(1);
+    let (reader, _reading) = read(&readers).await;
+    until("the reader reads", || number(&reader) == Some(1)).await;
+    let intruder = Writer::start(&readers).await;
+    intruder.publish(666);
+    writer.publish(2);
+    until("the writer writes", || number(&reader) == Some(2)).await;
+    // It would have taken over by now, if it could.
+    drop(writer);
+    until("the state is stale", || reader.snapshot().stale().is_some()).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(number(&reader), Some(2));
+    let other = Writer::start(&writers).await;
+    other.publish(3);
+    until("another writer takes over", || number(&reader) == Some(3)).await;
+    assert_eq!(intruder.publisher.reader().snapshot().fleet_generation(), None);
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn settings_that_cannot_be_used_are_named() {
+    let folder = Folder::new();
+    let missing = folder.as_path().join("missing.creds").display().to_string();
+    let config = folder.write("a.toml", format!("[fleet]\ncredentials = {missing:?}\n"));
+    for (args, message) in [
+        (&["publish"][..], "publish: no fleet is given"),
+        (&["publish", "--to", "nats://h"], "the name of the fleet"),
+        (&["publish", "--to", "nats://127.0.0.1:1/f", "--config", &config], "fleet.credentials: "),
+        (&["--from", "nats://h/f", "--upstream", "http://h"], "two sources of the state"),
+        (&["--from", "nats://h/f", "--publish-to", "nats://h/g"], "two sources of the state"),
+    ] {
+        let ended = Program::new(args).run().await;
+        assert_eq!(ended.status, Some(2), "{args:?}");
+        assert!(ended.stderr.contains(message), "{args:?}: {}", ended.stderr);
+    }
+    until_async("the folder exists", async || folder.as_path().exists()).await;
+}
