@@ -114,6 +114,7 @@ pub struct Builder {
     http: HttpLimits,
     live: LiveLimits,
     grace: Option<Duration>,
+    drain: Option<Duration>,
     is_metered: bool,
     state: State,
     listen: ListenConfig,
@@ -181,6 +182,11 @@ impl Builder {
         Self { grace: Some(grace), ..self }
     }
 
+    /// Sets the time for another request at shutdown.
+    pub fn drain(self, drain: Duration) -> Self {
+        Self { drain: Some(drain), ..self }
+    }
+
     /// Sets the listener, on a TCP port.
     pub fn listen(self, listen: ListenConfig) -> Self {
         Self { listen, ..self }
@@ -235,6 +241,10 @@ impl Builder {
             Some(grace) => server.with_grace(grace),
             None => server,
         };
+        let server = match self.drain {
+            Some(drain) => server.with_drain(drain),
+            None => server,
+        };
         let server = if self.is_metered { server.with_metrics() } else { server };
         let connections = server.connections();
         let live = server.connections().live().clone();
@@ -253,6 +263,7 @@ impl TestServer {
             http: HttpLimits::default(),
             live: LiveLimits::default(),
             grace: None,
+            drain: None,
             is_metered: false,
             state: State::Sample,
             listen: "127.0.0.1:0".parse::<ListenAddress>().unwrap().into(),

@@ -532,6 +532,41 @@ async fn waits_end_at_shutdown_within_the_grace_period() {
     within("the end of the server", stopped).await.unwrap();
 }
 
+/// A client may send another request on its connection while the server shuts down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_to_wait_during_the_shutdown_has_its_end_at_once() {
+    let hour = Duration::from_hours(1);
+    let server = TestServer::builder().grace(hour).drain(hour).start().await;
+    let mut clients = Vec::new();
+    let mut etag = String::new();
+    for _ in 0..4 {
+        let mut client = server.connect().await;
+        client.get("/state").await.header("etag").clone_into(&mut etag);
+        clients.push(client);
+    }
+    let mut client = server.connect().await;
+    let mut before = Events::open(&mut client, "/state", &[]).await;
+    before.next().await.unwrap();
+    let live = server.live.clone();
+    let stopped = server.stop();
+    until("the waits are ended", || live.status().wakeups == 1).await;
+    let mut polling = clients.pop().unwrap();
+    let headers = [("if-none-match", &*etag), WAIT];
+    let response = within("the response", polling.request_with("GET", "/state", &headers)).await;
+    assert_eq!(
+        (response.status.as_u16(), response.header("preference-applied")),
+        (304, "wait=300")
+    );
+    for headers in [&[][..], &[("accept-encoding", "gzip")], &[("last-event-id", &*etag)]] {
+        let mut client = clients.pop().unwrap();
+        let mut events = Events::open(&mut client, "/state", headers).await;
+        assert_eq!(events.next().await, None);
+        assert!(events.retry.is_some_and(|time| (500..=3_000).contains(&time)), "{headers:?}");
+    }
+    drop((before, client));
+    within("the end of the server", stopped).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_limit_refuses_the_client_that_exceeds_it() {
     let limits = LiveLimits::default;
@@ -632,6 +667,23 @@ async fn connections_of_waiting_clients_are_evicted_last() {
     until("the events are taken", is_taken).await;
     assert_eq!(server.get("/version").await.status, 200);
     until("one stream is closed", || server.live.status().waiters == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_requests_that_wait_are_evicted_last() {
+    let http = HttpLimits { connections: 2, ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let polling = wait_for_change(server.connect().await, "/state").await;
+    waiters(&server, 1).await;
+    let mut idle = server.connect().await;
+    idle.get("/version").await;
+    until("the response is taken", || server.connections.status().unsent == 0).await;
+    let mut new = server.connect().await;
+    assert_eq!(new.get("/version").await.status, 200);
+    idle.closed().await;
+    assert_eq!(server.live.status().waiters, 1);
+    add_worker(&server.publisher, 1_000);
+    assert_eq!(within("the change", polling).await.unwrap().status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,6 +29,7 @@
 //! | `patch.rs` | the difference between two versions as a patch |
 //! | `work.rs` | threads for patches and compressed events |
 //! | `tally.rs` | counters |
+//! | `fixture.rs` | clients that wait, for unit tests |
 
 mod broadcast;
 mod changes;
@@ -38,6 +39,8 @@ mod entries;
 mod evaluator;
 mod event;
 pub(super) mod event_stream;
+#[cfg(test)]
+mod fixture;
 mod gzip;
 mod interest;
 mod key;
@@ -160,5 +163,21 @@ impl Shared {
                 tokio::spawn(evaluator::run(Arc::clone(self)));
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+    use super::fixture::Fixture;
+    use hyper::HeaderMap;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn no_client_begins_to_wait_after_the_end() {
+        let fixture = Fixture::new();
+        assert!(fixture.wait(HeaderMap::new()).await.is_ok());
+        fixture.live.end(Duration::from_hours(1));
+        assert_eq!(fixture.wait(HeaderMap::new()).await.err(), Some(Refusal::Ending));
     }
 }

@@ -16,7 +16,7 @@ use hyper::header::{
     HeaderValue, LAST_MODIFIED, RETRY_AFTER, VARY,
 };
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::copied;
 use super::content::Content;
@@ -51,8 +51,17 @@ pub(in crate::http) struct EventStream {
     /// The version that the client has.
     sent: Sent,
     pending: VecDeque<Bytes>,
-    has_begun: bool,
-    has_ended: bool,
+    progress: Progress,
+}
+
+/// The progress of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    New,
+    Following,
+    /// The server shuts down, and the stream ends at this time.
+    Ending(Instant),
+    Ended,
 }
 
 /// The version that a client has.
@@ -88,7 +97,7 @@ impl EventStream {
         let sent = Sent { number: None, etag, is_stale };
         let gzip = is_compressed.then(GzipStream::default);
         let pending = gzip.iter().map(|_| GzipStream::begin()).collect();
-        Self { waiter, has_patches, gzip, sent, pending, has_begun: false, has_ended: false }
+        Self { waiter, has_patches, gzip, sent, pending, progress: Progress::New }
     }
 
     /// Returns the next event, or a comment if there is none for a while; `None` at the end.
@@ -96,11 +105,8 @@ impl EventStream {
         if let Some(event) = self.pending.pop_front() {
             return Some(event);
         }
-        if self.has_ended {
-            return None;
-        }
-        if !self.has_begun {
-            self.has_begun = true;
+        if self.progress == Progress::New {
+            self.progress = Progress::Following;
             let version = self.waiter.newest().await;
             self.add(&version).await;
             if self.pending.is_empty() {
@@ -109,22 +115,34 @@ impl EventStream {
             }
         }
         while self.pending.is_empty() {
-            match timeout(KEEP_ALIVE, self.waiter.next()).await {
-                Ok(version) => self.add(&version).await,
-                Err(_) => self.push_own(event::COMMENT),
+            match self.progress {
+                Progress::Ended => return None,
+                Progress::Ending(end) => {
+                    let comment = Instant::now() + KEEP_ALIVE;
+                    sleep_until(end.min(comment)).await;
+                    if end <= comment { self.end() } else { self.push_own(event::COMMENT) }
+                }
+                _ => match timeout(KEEP_ALIVE, self.waiter.next()).await {
+                    Ok(version) => self.add(&version).await,
+                    Err(_) => self.push_own(event::COMMENT),
+                },
             }
         }
         self.pending.pop_front()
+    }
+
+    /// Adds the end of the stream.
+    fn end(&mut self) {
+        self.push_own(connect_elsewhere());
+        self.pending.extend(self.gzip.as_ref().map(GzipStream::end));
+        self.progress = Progress::Ended;
     }
 
     /// Adds the events of a version to the pending ones.
     async fn add(&mut self, version: &Version) {
         let body = &version.body;
         if let Content::Ended(within) = body.content {
-            sleep(within.mul_f64(fastrand::f64())).await;
-            self.push_own(connect_elsewhere());
-            self.pending.extend(self.gzip.as_ref().map(GzipStream::end));
-            self.has_ended = true;
+            self.progress = Progress::Ending(Instant::now() + within.mul_f64(fastrand::f64()));
             return;
         }
         let stale_since = version.stale_since;
@@ -152,11 +170,11 @@ impl EventStream {
     /// the end that does not fit.
     fn give_up(&mut self) -> Option<Bytes> {
         // The checksum of a compressed stream includes that event.
-        if self.has_ended || self.gzip.is_some() {
+        if self.progress == Progress::Ended || self.gzip.is_some() {
             return None;
         }
         self.pending.clear();
-        self.has_ended = true;
+        self.progress = Progress::Ended;
         Some(connect_elsewhere())
     }
 
@@ -280,4 +298,104 @@ pub(in crate::http) fn ended(is_compressed: bool) -> Bytes {
 /// Returns the field that lets a client connect to another server after a time.
 fn connect_elsewhere() -> Bytes {
     event::retry(MIN_RETRY + RETRY_RANGE.mul_f64(fastrand::f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bytes, EventStream};
+    use crate::http::live::fixture::{Fixture, check_spread};
+    use flate2::write::GzDecoder;
+    use futures_util::future::join_all;
+    use std::io::Write;
+    use std::time::Duration;
+    use tokio::time::{Instant, pause, resume};
+
+    /// A client of a stream.
+    struct Reader {
+        events: EventStream,
+        decoder: Option<GzDecoder<Vec<u8>>>,
+    }
+
+    impl Reader {
+        async fn new(fixture: &Fixture, is_compressed: bool) -> Self {
+            let events = fixture.stream(is_compressed).await;
+            let decoder = is_compressed.then(|| GzDecoder::new(Vec::new()));
+            Self { events, decoder }
+        }
+
+        /// Returns the text of the next event; `None` at the end of the stream.
+        async fn next(&mut self) -> Option<String> {
+            loop {
+                let Some(bytes) = self.events.next().await else {
+                    if let Some(decoder) = &mut self.decoder {
+                        decoder.try_finish().expect("the checksum is right");
+                    }
+                    return None;
+                };
+                let text = self.text(&bytes);
+                if !text.is_empty() {
+                    return Some(text);
+                }
+            }
+        }
+
+        fn text(&mut self, bytes: &Bytes) -> String {
+            let Some(decoder) = &mut self.decoder else {
+                return String::from_utf8(bytes.to_vec()).unwrap();
+            };
+            decoder.write_all(bytes).unwrap();
+            decoder.flush().unwrap();
+            String::from_utf8(std::mem::take(decoder.get_mut())).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_comment_is_sent_after_each_20_seconds_without_an_event() {
+        let fixture = Fixture::new();
+        for is_compressed in [false, true] {
+            let mut reader = Reader::new(&fixture, is_compressed).await;
+            assert!(reader.next().await.unwrap().contains("event: change\n"));
+            pause();
+            let start = Instant::now();
+            for number in 1..=3 {
+                assert_eq!(reader.next().await.unwrap(), ":\n\n");
+                assert_eq!(start.elapsed().as_secs(), 20 * number);
+            }
+            resume();
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_end_at_random_moments_when_the_server_ends_them() {
+        fastrand::seed(3);
+        for is_compressed in [false, true] {
+            let fixture = Fixture::new();
+            let mut readers = Vec::new();
+            for _ in 0..200 {
+                let mut reader = Reader::new(&fixture, is_compressed).await;
+                reader.next().await.unwrap();
+                readers.push(reader);
+            }
+            let within = Duration::from_secs(60);
+            fixture.live.end(within);
+            pause();
+            let start = Instant::now();
+            let ends = readers.into_iter().map(async |mut reader| {
+                let mut last = reader.next().await.unwrap();
+                // A proxy would end a connection without data.
+                while last == ":\n\n" {
+                    last = reader.next().await.unwrap();
+                }
+                let end = start.elapsed();
+                assert_eq!(reader.next().await, None);
+                let retry = last.strip_prefix("retry: ").unwrap().trim_end().parse().unwrap();
+                (end, Duration::from_millis(retry))
+            });
+            let (ends, retries): (Vec<_>, Vec<_>) = join_all(ends).await.into_iter().unzip();
+            resume();
+            check_spread(&ends, Duration::ZERO, within);
+            let (least, most) = (Duration::from_millis(500), Duration::from_secs(3));
+            check_spread(&retries, least, most);
+        }
+    }
 }
