@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::Guard;
 use futures_util::future::{BoxFuture, Either};
-use hyper::header::{HeaderMap, HeaderValue, VARY};
+use hyper::header::HeaderMap;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
@@ -35,7 +35,7 @@ use crate::commands::{CommandRequest, Commands, Refusal};
 use crate::openapi::{self, OpenApiDocument};
 use crate::registry::{ActiveModule, Found, Mount, Registry, Responded, Uncached};
 use crate::request_metrics::{Origin, Served};
-use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID};
+use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID, vary};
 
 /// The registry and the state that requests are served from.
 pub(super) struct Service {
@@ -307,7 +307,7 @@ impl Service {
                     Ok(head) => head,
                     Err(NoStream::NotText) => {
                         let error = reply::host_error(&HostError::NotText, request);
-                        return varying(error, "accept");
+                        return varying(error);
                     }
                     Err(NoStream::Response) => return self.reply(&answer.outcome, request).await,
                 };
@@ -321,7 +321,7 @@ impl Service {
                     Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended(is_compressed)),
                     Err(live::Refusal::Overloaded) => {
                         let error = reply::host_error(&HostError::Overloaded, request);
-                        return varying(error, "accept");
+                        return varying(error);
                     }
                 };
                 let mut response = HttpResponse::new(body);
@@ -347,7 +347,7 @@ impl Service {
                         Err(live::Refusal::Ending) => {}
                         Err(live::Refusal::Overloaded) => {
                             let error = reply::host_error(&HostError::Overloaded, request);
-                            return varying(error, "prefer");
+                            return varying(error);
                         }
                     }
                 }
@@ -443,9 +443,9 @@ fn describe(response: &mut HttpResponse, mount: &Mount, route: Option<&Route>, o
     response.extensions_mut().insert(handling);
 }
 
-/// Adds a header of the request on which a response depends.
-fn varying(mut response: HttpResponse, name: &'static str) -> HttpResponse {
-    response.headers_mut().append(VARY, HeaderValue::from_static(name));
+/// Adds the headers by which clients wait, to a response that is an error for one that does.
+fn varying(mut response: HttpResponse) -> HttpResponse {
+    vary::add(response.headers_mut(), &vary::INTEREST);
     response
 }
 

@@ -5,7 +5,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::Representation;
 use super::background;
 use super::encoding::Encoding;
+use super::vary;
 
 /// Bodies of at most this size, in bytes, fit into a packet or two without compression.
 const MIN_SIZE: usize = 1024;
@@ -66,10 +67,7 @@ impl Compression {
         if body.len() <= MIN_SIZE || !may_encode(headers) {
             return None;
         }
-        let varies = |name: &str| name == "*" || name.eq_ignore_ascii_case("accept-encoding");
-        if !list(headers, VARY.as_str()).any(varies) {
-            headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-        }
+        vary::add(headers, &["accept-encoding"]);
         Some(Self { encoded: Default::default(), own_etag, permits: permits.clone() })
     }
 

@@ -13,7 +13,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use hyper::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
-    HeaderValue, LAST_MODIFIED, RETRY_AFTER, VARY,
+    HeaderValue, LAST_MODIFIED, RETRY_AFTER,
 };
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -29,7 +29,7 @@ use crate::http::accept_encoding;
 use crate::http::connections::{ConnectionActivity, RequestMemory, WaitingClient};
 use crate::http::held::Held;
 use crate::http::send_admission::SendAdmission;
-use crate::response::{self, Encoding};
+use crate::response::{self, Encoding, vary};
 
 /// The time after which a comment is sent to a client without an event.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -281,7 +281,8 @@ pub(in crate::http) fn head(first: &Outcome, request: &HeaderMap) -> Result<Stre
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    headers.append(VARY, HeaderValue::from_static("accept, accept-encoding, prefer"));
+    vary::add(&mut headers, &["accept-encoding"]);
+    vary::add(&mut headers, &vary::INTEREST);
     Ok(StreamHead { headers, is_compressed: encoding.is_some() })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Request;
-use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, VARY};
+use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::content::Content;
@@ -12,6 +12,7 @@ use super::resolve::Outcome;
 use super::waiter::Waiter;
 use crate::cache::RecordedResponse;
 use crate::http::reply;
+use crate::response::vary;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
@@ -61,7 +62,7 @@ pub(in crate::http) fn add_applied(headers: &mut HeaderMap, preference: &str) {
 /// Adds the headers of a response to a request that preferred to wait.
 pub(in crate::http) fn add_headers(headers: &mut HeaderMap, applied: Duration) {
     add_applied(headers, &format!("wait={}", applied.as_secs()));
-    headers.append(VARY, HeaderValue::from_static("prefer"));
+    vary::add(headers, &vary::INTEREST);
 }
 
 #[cfg(test)]
