@@ -183,6 +183,13 @@ impl Response {
         self.compression.is_some()
     }
 
+    /// Returns whether an entity tag is that of the response in any encoding.
+    pub(crate) fn has_etag(&self, tag: &HeaderValue) -> bool {
+        let Some(plain) = self.plain.headers.get(ETAG) else { return false };
+        let compression = self.compression.as_ref();
+        plain == tag || compression.is_some_and(|compression| compression.has_etag(plain, tag))
+    }
+
     /// Returns the recorded reads that the response was derived from.
     #[must_use]
     pub fn reads(&self) -> &ReadSet {

@@ -216,6 +216,38 @@ async fn a_stream_continues_after_the_last_event_that_the_client_has() {
     assert_eq!(events.next().await.unwrap().name, "confirmed");
 }
 
+/// The entity tag of a response that the client got compressed is another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_continues_after_a_response_in_any_encoding() {
+    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    let tagged = [text, &[("etag", &b"\"mine\""[..])]].concat();
+    let server = TestServer::start().await;
+    let body = [b'a'; 5_000];
+    for (headers, changed) in [(text, text), (&tagged, text)] {
+        server.swap(component::of_response(200, headers, &body)).await;
+        let mut tags = Vec::new();
+        for encoding in ["identity", "gzip", "br", "zstd"] {
+            let mut client = server.connect().await;
+            let accept = [("accept-encoding", encoding)];
+            let response = client.request_with("GET", "/", &accept).await;
+            let tag = response.header("etag").to_owned();
+            let mut events = Events::open(&mut client, "/", &[("last-event-id", &tag)]).await;
+            assert_eq!(events.next().await.unwrap().name, "confirmed", "{tag}");
+            tags.push((client, events, tag));
+        }
+        // The client of another one gets the body.
+        for tag in ["\"other-gzip\"", "\"mine-gzip\"", "W/\"other\""] {
+            let mut client = server.connect().await;
+            let mut events = Events::open(&mut client, "/", &[("last-event-id", tag)]).await;
+            assert_eq!(events.next().await.unwrap().name, "change", "{tag}");
+        }
+        server.swap(component::of_response(200, changed, b"new")).await;
+        for (_, events, tag) in &mut tags {
+            assert_eq!(events.next().await.unwrap().data, "new", "{tag}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_text_is_sent_as_events_and_an_error_of_the_client_as_it_is() {
     let server = TestServer::start().await;

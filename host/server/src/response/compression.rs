@@ -122,6 +122,19 @@ impl Compression {
         HeaderValue::from_maybe_shared(Bytes::from(bytes))
             .expect("it is a header's value with letters added")
     }
+
+    /// Returns whether a validator is that of the response in an encoding.
+    pub(super) fn has_etag(&self, plain: &HeaderValue, tag: &HeaderValue) -> bool {
+        // Nothing is allocated, because each waiting client compares its tag.
+        let (plain, tag) = (plain.as_bytes(), tag.as_bytes());
+        if !self.own_etag {
+            return tag.strip_prefix(b"W/") == Some(plain);
+        }
+        let start = plain.strip_suffix(b"\"");
+        let suffix = start.and_then(|start| tag.strip_prefix(start)?.strip_prefix(b"-"));
+        let name = suffix.and_then(|suffix| suffix.strip_suffix(b"\""));
+        name.is_some_and(|name| Encoding::ALL.iter().any(|it| it.name().as_bytes() == name))
+    }
 }
 
 /// Returns the maximum size in bytes of an encoded body that saves enough. Each encoding

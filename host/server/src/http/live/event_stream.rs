@@ -50,8 +50,20 @@ pub(in crate::http) struct EventStream {
     gzip: Option<GzipStream>,
     /// The version that the client has.
     sent: Sent,
-    pending: VecDeque<Bytes>,
+    pending: VecDeque<Part>,
     progress: Progress,
+}
+
+/// A part of the stream.
+enum Part {
+    /// The bytes before all events of a compressed stream.
+    Start,
+    /// A short event of this client.
+    Own(Bytes),
+    /// An event that other clients get, too.
+    Shared(Event),
+    /// The bytes after all events of a compressed stream.
+    End,
 }
 
 /// The progress of a stream.
@@ -96,14 +108,14 @@ impl EventStream {
         let is_stale = if etag.is_some() { None } else { Some(false) };
         let sent = Sent { number: None, etag, is_stale };
         let gzip = is_compressed.then(GzipStream::default);
-        let pending = gzip.iter().map(|_| GzipStream::begin()).collect();
+        let pending = gzip.iter().map(|_| Part::Start).collect();
         Self { waiter, has_patches, gzip, sent, pending, progress: Progress::New }
     }
 
     /// Returns the next event, or a comment if there is none for a while; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(event) = self.pending.pop_front() {
-            return Some(event);
+        if let Some(part) = self.pending.pop_front() {
+            return Some(self.bytes(part).await);
         }
         if self.progress == Progress::New {
             self.progress = Progress::Following;
@@ -128,13 +140,28 @@ impl EventStream {
                 },
             }
         }
-        self.pending.pop_front()
+        let part = self.pending.pop_front()?;
+        Some(self.bytes(part).await)
+    }
+
+    /// Returns the bytes of the next part.
+    async fn bytes(&mut self, part: Part) -> Bytes {
+        match (part, &mut self.gzip) {
+            (Part::Own(text), None) => text,
+            (Part::Own(text), Some(gzip)) => gzip.add(&Blocks::stored(&text)),
+            (Part::Shared(event), None) => event.text().clone(),
+            // Boxed, because it takes memory only while it works.
+            (Part::Shared(event), Some(gzip)) => gzip.add(Box::pin(event.blocks()).await),
+            (Part::Start, Some(gzip)) => gzip.begin(),
+            (Part::End, Some(gzip)) => gzip.end(),
+            (Part::Start | Part::End, None) => Bytes::new(),
+        }
     }
 
     /// Adds the end of the stream.
     fn end(&mut self) {
         self.push_own(connect_elsewhere());
-        self.pending.extend(self.gzip.as_ref().map(GzipStream::end));
+        self.pending.extend(self.gzip.is_some().then_some(Part::End));
         self.progress = Progress::Ended;
     }
 
@@ -153,11 +180,11 @@ impl EventStream {
             self.push_own(event::stale(stale_since));
         }
         let has_it = self.sent.number == Some(body.number)
-            || body.etag().is_some_and(|etag| self.sent.etag.as_ref() == Some(etag));
+            || self.sent.etag.as_ref().is_some_and(|etag| body.has_etag(etag));
         if !has_it {
-            // Boxed, because they take memory only while they work.
+            // Boxed, because it takes memory only while it works.
             let difference = Box::pin(self.difference(body)).await;
-            Box::pin(self.push(&difference)).await;
+            self.pending.push_back(Part::Shared(difference));
         }
         self.sent.number = Some(body.number);
         self.sent.etag = body.etag().map(copied);
@@ -169,13 +196,16 @@ impl EventStream {
     /// Ends the stream without the event that was returned last, and returns the end, unless it is
     /// the end that does not fit.
     fn give_up(&mut self) -> Option<Bytes> {
-        // The checksum of a compressed stream includes that event.
-        if self.progress == Progress::Ended || self.gzip.is_some() {
+        if self.progress == Progress::Ended {
             return None;
         }
         self.pending.clear();
         self.progress = Progress::Ended;
-        Some(connect_elsewhere())
+        let text = connect_elsewhere();
+        Some(match &mut self.gzip {
+            Some(gzip) => last_part(gzip.take_back(), gzip, &text),
+            None => text,
+        })
     }
 
     /// Returns the event that makes the client's version this one.
@@ -187,22 +217,8 @@ impl EventStream {
         patch.unwrap_or_else(|| body.event())
     }
 
-    /// Adds an event that other clients get, too.
-    async fn push(&mut self, event: &Event) {
-        let bytes = match &mut self.gzip {
-            Some(gzip) => gzip.add(event.blocks().await),
-            None => event.text().clone(),
-        };
-        self.pending.push_back(bytes);
-    }
-
-    /// Adds a short event of this client.
     fn push_own(&mut self, text: Bytes) {
-        let bytes = match &mut self.gzip {
-            Some(gzip) => gzip.add(&Blocks::stored(&text)),
-            None => text,
-        };
-        self.pending.push_back(bytes);
+        self.pending.push_back(Part::Own(text));
     }
 
     /// Returns the events as the body of a response on this connection.
@@ -293,7 +309,12 @@ pub(in crate::http) fn ended(is_compressed: bool) -> Bytes {
         return text;
     }
     let mut gzip = GzipStream::default();
-    [GzipStream::begin(), gzip.add(&Blocks::stored(&text)), gzip.end()].concat().into()
+    last_part(gzip.begin(), &mut gzip, &text)
+}
+
+/// Returns the last bytes of a compressed stream, which begin with these and end with this event.
+fn last_part(first: Bytes, gzip: &mut GzipStream, text: &[u8]) -> Bytes {
+    [first, gzip.add(&Blocks::stored(text)), gzip.end()].concat().into()
 }
 
 /// Returns the field that lets a client connect to another server after a time.
@@ -363,6 +384,33 @@ mod tests {
                 assert_eq!(start.elapsed().as_secs(), 20 * number);
             }
             resume();
+        }
+    }
+
+    /// A client does not get the event that is too large for the memory of responses.
+    #[tokio::test]
+    async fn a_stream_that_is_given_up_ends_correctly() {
+        let fixture = Fixture::new();
+        for is_compressed in [false, true] {
+            for taken in 0..4 {
+                let mut reader = Reader::new(&fixture, is_compressed).await;
+                let mut text = String::new();
+                for chain in 0..taken {
+                    let bytes = reader.events.next().await.unwrap();
+                    text += &reader.text(&bytes);
+                    let chain = format!("chain-{is_compressed}-{taken}-{chain}");
+                    fixture.publisher.update_state(|state| state.chains.push(chain.into()));
+                }
+                reader.events.next().await.unwrap();
+                let last = reader.events.give_up().unwrap();
+                let last = reader.text(&last);
+                assert!(last.starts_with("retry: ") && last.ends_with("\n\n"), "{last}");
+                // The first part of a compressed stream is its header.
+                let changes = if is_compressed { taken.max(1) - 1 } else { taken };
+                assert_eq!(text.matches("event: change\n").count(), changes);
+                assert_eq!(reader.next().await, None);
+                assert_eq!(reader.events.give_up(), None);
+            }
         }
     }
 
