@@ -11,6 +11,7 @@ mod container;
 mod cors;
 mod dashboard;
 mod languages;
+mod live;
 mod metrics;
 mod openapi;
 mod proxies;
