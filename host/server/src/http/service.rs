@@ -213,6 +213,7 @@ impl Service {
         }
         let mut served = None;
         let response = async {
+            let mut is_failure = false;
             let (active, outcome, origin) = match pending {
                 Pending::Encode(active, response) => (active, Ok(response), Origin::Cache),
                 Pending::Run { guest_request, uncached } => {
@@ -220,6 +221,7 @@ impl Service {
                         Ok(Responded { active, response }) => (active, Ok(response), Origin::Run),
                         Err(error) => {
                             let response = report::failure(&mount, &error);
+                            is_failure = error.is_of_request();
                             (error.active, Err(Arc::new(response)), Origin::Run)
                         }
                     }
@@ -240,6 +242,7 @@ impl Service {
                     mount: Arc::clone(&mount),
                     active: Some(Arc::clone(&active)),
                     outcome,
+                    is_failure,
                 };
                 let peer = client.address.map_or(Peer::SEVERAL, Peer::from);
                 let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };

@@ -173,7 +173,9 @@ impl EventStream {
             return;
         }
         let stale_since = version.stale_since;
-        let is_stale = Some(stale_since.is_some());
+        // Without a response of the module, it is not known.
+        let is_known = matches!(body.content, Content::Response(_));
+        let is_stale = if is_known { Some(stale_since.is_some()) } else { self.sent.is_stale };
         let is_other = std::mem::replace(&mut self.sent.is_stale, is_stale) != is_stale;
         // Before the state that is stale, and after the one that is not any more.
         if is_other && stale_since.is_some() {

@@ -29,7 +29,9 @@ pub(in crate::http) async fn long_poll(
         match version.content() {
             Content::Response(response) if has(request, response).await => {}
             Content::Response(response) => return Some(Ok(Arc::clone(response))),
-            Content::Error(response) => return Some(Err(Arc::clone(response))),
+            Content::Error(response) | Content::Failure(response, _) => {
+                return Some(Err(Arc::clone(response)));
+            }
             Content::Moved => {}
             Content::Ended(within) => {
                 let end = Instant::now() + within.mul_f64(fastrand::f64());
