@@ -474,7 +474,12 @@ async fn a_response_without_memory_is_sent_when_there_is_some() {
         others.push((client, response));
     }
     assert!((1..=8).contains(&others.len()), "{}", others.len());
-    (0..60).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    // At once: fewer workers would fit.
+    server.publisher.update_state(|state| {
+        let object = Object::Wallet { chain_id: "ibc-0".into() };
+        let worker = |id| Worker { id, object: object.clone(), data: None };
+        state.workers.extend((10_000..10_060).map(worker));
+    });
     let failed = events.next().await.unwrap();
     assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(503)), "{failed:?}");
     drop(others);
