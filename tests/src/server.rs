@@ -125,6 +125,7 @@ enum Api {
     Bundled,
     Component(Vec<u8>),
     Mount(Mount),
+    Registry(Arc<Registry>),
 }
 
 /// The source of the state.
@@ -154,6 +155,11 @@ impl Builder {
     /// Sets the mount of the API, which has a module already.
     pub fn mount(self, mount: Mount) -> Self {
         Self { api: Api::Mount(mount), ..self }
+    }
+
+    /// Sets all mounts, which have modules already.
+    pub fn registry(self, registry: Arc<Registry>) -> Self {
+        Self { api: Api::Registry(registry), ..self }
     }
 
     /// Adds an extension.
@@ -209,17 +215,21 @@ impl Builder {
 
     /// Starts the server.
     pub async fn start(self) -> TestServer {
-        let api = match self.api {
-            Api::Bundled if self.limits == patient() => api(BUNDLED.clone()),
-            Api::Bundled => api(Module::embedded(&engine(&self.limits)).unwrap()),
+        let extensions = self.extensions;
+        let with = |api| {
+            let add = |registry: Registry, mount| registry.with(mount).unwrap();
+            Arc::new(extensions.into_iter().fold(Registry::new(api), add))
+        };
+        let registry = match self.api {
+            Api::Bundled if self.limits == patient() => with(api(BUNDLED.clone())),
+            Api::Bundled => with(api(Module::embedded(&engine(&self.limits)).unwrap())),
             Api::Component(component) => {
                 let module = Module::from_bytes(&engine(&self.limits), "test", &component);
-                api(module.unwrap())
+                with(api(module.unwrap()))
             }
-            Api::Mount(mount) => mount,
+            Api::Mount(mount) => with(mount),
+            Api::Registry(registry) => registry,
         };
-        let add = |registry: Registry, mount| registry.with(mount).unwrap();
-        let registry = Arc::new(self.extensions.into_iter().fold(Registry::new(api), add));
         let publisher = StatePublisher::new();
         match self.state {
             State::Sample => sample(&publisher),
