@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::{GuestRequest, StateValue};
-use relayer_rest_state::Snapshot;
+use relayer_rest_state::{Generation, Snapshot};
 use tokio::time::Instant;
 
 use super::Refusal;
@@ -19,6 +19,7 @@ use super::resolve::Answer;
 use super::run_budget::RunBudget;
 use super::tally::{CountedBytes, LiveTally};
 use super::version::{Body, Version};
+use crate::cache::RecordedResponse;
 use crate::http::connections::Peer;
 use crate::http::error::HostError;
 use crate::registry::{MountPath, Registry};
@@ -62,6 +63,8 @@ struct Entry {
     request: Arc<GuestRequest>,
     mount: MountPath,
     answer: Answer,
+    /// The newest generation of the responses so far.
+    newest: Option<Generation>,
     values: Vec<StateValue>,
     versions: Broadcast,
     waiters: usize,
@@ -360,8 +363,10 @@ impl Entries {
         let id = self.next;
         self.next += 1;
         let is_error = answer.outcome.is_err();
+        let newest = answer.outcome.as_ref().ok().map(|response| response.generation());
         let entry = Entry {
             key: Some(key.clone()),
+            newest,
             request: Arc::clone(request),
             mount: answer.mount.path().clone(),
             values: Vec::new(),
@@ -388,11 +393,20 @@ impl Entries {
     /// present one and clients can tell the two apart. Returns whether it was published.
     fn offer(&mut self, id: EntryId, answer: Answer, registry: &Registry) -> bool {
         let Some(entry) = self.by_id.get_mut(&id) else { return false };
-        if entry.answer.is_current(registry, entry.path())
-            && let (Ok(before), Ok(now)) = (&entry.answer.outcome, &answer.outcome)
-            && now.generation() < before.generation()
-        {
-            return false;
+        if let Ok(now) = &answer.outcome {
+            // A run that began before may end after others: a module that fails on probation is
+            // replaced, and the one before responds to its request.
+            let has_response =
+                entry.answer.outcome.is_ok() && entry.answer.is_current(registry, entry.path());
+            let generation = Some(now.generation());
+            let is_older = generation < entry.newest;
+            if is_older && (has_response || !is_valid(now, &entry.request, &self.seen)) {
+                if !has_response {
+                    self.schedule(id, Duration::ZERO);
+                }
+                return false;
+            }
+            entry.newest = entry.newest.max(generation);
         }
         // An error of the host says nothing about the reads, and is the response to all requests.
         let key = (answer.outcome.is_ok() || answer.is_failure)
@@ -534,16 +548,8 @@ impl Entry {
 
     /// Returns whether its response would be the same on this snapshot.
     fn is_valid_for(&self, snapshot: &Snapshot) -> bool {
-        let GuestRequest { target, headers, .. } = &*self.request;
-        self.answer.outcome.as_ref().is_ok_and(|response| {
-            let reads = response.reads();
-            // The values that are not in the record may differ after any publication.
-            if reads.is_complete() {
-                reads.is_valid_for(snapshot, target.query(), headers)
-            } else {
-                response.generation() >= snapshot.generation()
-            }
-        })
+        let outcome = self.answer.outcome.as_ref();
+        outcome.is_ok_and(|response| is_valid(response, &self.request, snapshot))
     }
 
     /// Publishes a version with this body, and returns the number of waiters that it wakes.
@@ -555,6 +561,17 @@ impl Entry {
         }
         self.versions.publish(Arc::new(Version { body, stale_since }));
         self.waiters
+    }
+}
+
+/// Returns whether a response to a request would be the same on this snapshot.
+fn is_valid(response: &RecordedResponse, request: &GuestRequest, snapshot: &Snapshot) -> bool {
+    let reads = response.reads();
+    // The values that are not in the record may differ after any publication.
+    if reads.is_complete() {
+        reads.is_valid_for(snapshot, request.target.query(), &request.headers)
+    } else {
+        response.generation() >= snapshot.generation()
     }
 }
 

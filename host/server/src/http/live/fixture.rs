@@ -22,7 +22,7 @@ const PATH: &str = "/state";
 pub(super) struct Fixture {
     pub(super) live: Live,
     pub(super) publisher: StatePublisher,
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
 }
 
 impl Fixture {
@@ -43,9 +43,17 @@ impl Fixture {
 
     /// Lets a client wait whose request has these headers.
     pub(super) async fn wait(&self, headers: HeaderMap) -> Result<Waiter, Refusal> {
+        self.wait_after(headers, self.answer().await).await
+    }
+
+    /// Lets a client wait that has this answer.
+    pub(super) async fn wait_after(
+        &self,
+        headers: HeaderMap,
+        answer: Answer,
+    ) -> Result<Waiter, Refusal> {
         let request = GuestRequest::new(Method::GET, PATH.parse().unwrap(), headers);
-        let client = Client::new(&request, Peer::SEVERAL);
-        self.live.wait(client, self.answer().await).await
+        self.live.wait(Client::new(&request, Peer::SEVERAL), answer).await
     }
 
     /// Returns the current answer.
@@ -75,6 +83,9 @@ impl Fixture {
     }
 }
 
+/// The resolution of timers, to which a time is rounded up.
+pub(super) const RESOLUTION: Duration = Duration::from_millis(1);
+
 /// Returns a map with this header.
 pub(super) fn headers(name: &'static str, value: HeaderValue) -> HeaderMap {
     [(HeaderName::from_static(name), value)].into_iter().collect()
@@ -84,7 +95,7 @@ pub(super) fn headers(name: &'static str, value: HeaderValue) -> HeaderMap {
 pub(super) fn check_spread(moments: &[Duration], from: Duration, to: Duration) {
     let mut tenths = [0; 10];
     for moment in moments {
-        assert!((from..=to).contains(moment), "{moment:?}");
+        assert!((from..=to + RESOLUTION).contains(moment), "{moment:?}");
         let place = (*moment - from).as_secs_f64() / (to - from).as_secs_f64();
         // It is between 0 and 1.
         let tenth = (0..10).rev().find(|tenth| place >= f64::from(*tenth) / 10.0);
