@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The packages of the modules, and their targets.
-const GUESTS: [(&str, &str); 4] = [
+const GUESTS: [(&str, &str); 5] = [
     ("failing-guest", "wasm32-unknown-unknown"),
     ("http-guest", "wasm32-wasip2"),
+    ("live-guest", "wasm32-unknown-unknown"),
     ("sdk-guest", "wasm32-unknown-unknown"),
     ("wasi-guest", "wasm32-wasip2"),
 ];

@@ -12,6 +12,7 @@ mod cors;
 mod dashboard;
 mod fleet;
 mod languages;
+mod live;
 mod metrics;
 mod openapi;
 mod proxies;

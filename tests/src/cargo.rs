@@ -30,6 +30,9 @@ pub fn cargo(folder: &Path, target: &Path, args: &[&str]) {
 /// The module in `tests/guests/failing`, which fails as its requests say.
 pub const FAILING_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/failing-guest.wasm"));
 
+/// The module in `tests/guests/live`, which fails for some states.
+pub const LIVE_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/live-guest.wasm"));
+
 /// The module in `tests/guests/sdk`, which returns the parts of its requests.
 pub const SDK_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sdk-guest.wasm"));
 

@@ -114,6 +114,7 @@ pub struct Builder {
     http: HttpLimits,
     live: LiveLimits,
     grace: Option<Duration>,
+    drain: Option<Duration>,
     is_metered: bool,
     state: State,
     listen: ListenConfig,
@@ -124,6 +125,7 @@ enum Api {
     Bundled,
     Component(Vec<u8>),
     Mount(Mount),
+    Registry(Arc<Registry>),
 }
 
 /// The source of the state.
@@ -155,6 +157,11 @@ impl Builder {
         Self { api: Api::Mount(mount), ..self }
     }
 
+    /// Sets all mounts, which have modules already.
+    pub fn registry(self, registry: Arc<Registry>) -> Self {
+        Self { api: Api::Registry(registry), ..self }
+    }
+
     /// Adds an extension.
     pub fn extension(mut self, mount: Mount) -> Self {
         self.extensions.push(mount);
@@ -181,6 +188,11 @@ impl Builder {
         Self { grace: Some(grace), ..self }
     }
 
+    /// Sets the time for another request at shutdown.
+    pub fn drain(self, drain: Duration) -> Self {
+        Self { drain: Some(drain), ..self }
+    }
+
     /// Sets the listener, on a TCP port.
     pub fn listen(self, listen: ListenConfig) -> Self {
         Self { listen, ..self }
@@ -203,17 +215,21 @@ impl Builder {
 
     /// Starts the server.
     pub async fn start(self) -> TestServer {
-        let api = match self.api {
-            Api::Bundled if self.limits == patient() => api(BUNDLED.clone()),
-            Api::Bundled => api(Module::embedded(&engine(&self.limits)).unwrap()),
+        let extensions = self.extensions;
+        let with = |api| {
+            let add = |registry: Registry, mount| registry.with(mount).unwrap();
+            Arc::new(extensions.into_iter().fold(Registry::new(api), add))
+        };
+        let registry = match self.api {
+            Api::Bundled if self.limits == patient() => with(api(BUNDLED.clone())),
+            Api::Bundled => with(api(Module::embedded(&engine(&self.limits)).unwrap())),
             Api::Component(component) => {
                 let module = Module::from_bytes(&engine(&self.limits), "test", &component);
-                api(module.unwrap())
+                with(api(module.unwrap()))
             }
-            Api::Mount(mount) => mount,
+            Api::Mount(mount) => with(mount),
+            Api::Registry(registry) => registry,
         };
-        let add = |registry: Registry, mount| registry.with(mount).unwrap();
-        let registry = Arc::new(self.extensions.into_iter().fold(Registry::new(api), add));
         let publisher = StatePublisher::new();
         match self.state {
             State::Sample => sample(&publisher),
@@ -235,6 +251,10 @@ impl Builder {
             Some(grace) => server.with_grace(grace),
             None => server,
         };
+        let server = match self.drain {
+            Some(drain) => server.with_drain(drain),
+            None => server,
+        };
         let server = if self.is_metered { server.with_metrics() } else { server };
         let connections = server.connections();
         let live = server.connections().live().clone();
@@ -253,6 +273,7 @@ impl TestServer {
             http: HttpLimits::default(),
             live: LiveLimits::default(),
             grace: None,
+            drain: None,
             is_metered: false,
             state: State::Sample,
             listen: "127.0.0.1:0".parse::<ListenAddress>().unwrap().into(),

@@ -7,7 +7,7 @@
 //! | file | job |
 //! |---|---|
 //! | `readme.rs` | `README.md` |
-//! | `api.rs`, `configuration.rs`, `debugging.rs`, `embedding.rs`, `extensions.rs`, `first_extension.rs`, `modules.rs`, `operations.rs`, `security.rs` | the page of this name |
+//! | `api.rs`, `configuration.rs`, `debugging.rs`, `embedding.rs`, `extensions.rs`, `first_extension.rs`, `live.rs`, `modules.rs`, `operations.rs`, `security.rs` | the page of this name |
 //! | `new.rs` | the modules that `relayer-rest new` creates, and their README |
 //! | `files.rs` | the map of files, and the tables of files |
 //! | `host_metrics.rs` | the queries of the Grafana dashboard and of the alerts |
@@ -24,6 +24,7 @@ mod files;
 mod first_extension;
 mod host_metrics;
 mod links;
+mod live;
 mod modules;
 mod new;
 mod operations;

@@ -3,14 +3,15 @@
 //!
 //! Headers that the module sets take precedence. Otherwise, `etag` is a hash of the
 //! response to a successful GET, `vary` lists the headers that the module read,
-//! or is `*` if it read all,
-//! `cache-control` demands revalidation before each reuse, and `x-content-type-options`
+//! or is `*` if it read all, `cache-control` demands revalidation before each reuse, and `x-content-type-options`
 //! keeps browsers from guessing the type of the body. The host alone sets
-//! `x-relayer-module`, the module of the response.
+//! `x-relayer-module`, the module of the response, and adds to `vary` the headers by which
+//! it chooses an encoding, or lets the client of a GET wait for the next version.
 
 pub(crate) mod background;
 mod compression;
 mod encoding;
+pub(crate) mod vary;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
@@ -99,10 +100,13 @@ impl Response {
                 // Also on headers that this request did not have.
                 headers.insert(VARY, HeaderValue::from_static("*"));
             } else {
-                for name in reads.headers() {
-                    headers.append(VARY, HeaderValue::from(name.clone()));
-                }
+                let names: Vec<_> = reads.headers().map(HeaderName::as_str).collect();
+                vary::add(&mut headers, &names);
             }
+        }
+        // The host responds to HEAD from this response, too.
+        if *method == Method::GET {
+            vary::add(&mut headers, &vary::INTEREST);
         }
         if !headers.contains_key(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -177,6 +181,13 @@ impl Response {
     #[must_use]
     pub fn is_compressible(&self) -> bool {
         self.compression.is_some()
+    }
+
+    /// Returns whether an entity tag is that of the response in any encoding.
+    pub(crate) fn has_etag(&self, tag: &HeaderValue) -> bool {
+        let Some(plain) = self.plain.headers.get(ETAG) else { return false };
+        let compression = self.compression.as_ref();
+        plain == tag || compression.is_some_and(|compression| compression.has_etag(plain, tag))
     }
 
     /// Returns the recorded reads that the response was derived from.

@@ -59,8 +59,6 @@ async fn a_request_waits_until_its_response_differs() {
         assert_eq!((response.status, &response.body), (now.status, &now.body));
         assert_eq!(response.header("etag"), now.header("etag"));
         assert_eq!(response.header("preference-applied"), "wait=300");
-        let vary: Vec<_> = response.headers.get_all("vary").iter().collect();
-        assert!(vary.iter().any(|name| *name == "prefer"), "{vary:?}");
         waiters(&server, 0).await;
     }
 }
@@ -177,8 +175,6 @@ async fn a_compressed_stream_has_each_event_when_it_happens() {
         let mut events = Events::open(&mut client, "/state", &gzip).await;
         assert_eq!(events.headers["content-encoding"], "gzip");
         assert_eq!(events.headers["preference-applied"], "patch");
-        let vary: Vec<_> = events.headers.get_all("vary").iter().collect();
-        assert!(vary.iter().any(|names| *names == "accept, accept-encoding, prefer"), "{vary:?}");
         let mut state = events.next().await.unwrap().json();
         for id in 1_000..1_005 {
             add_worker(&server.publisher, id);
@@ -220,6 +216,38 @@ async fn a_stream_continues_after_the_last_event_that_the_client_has() {
     assert_eq!(events.next().await.unwrap().name, "confirmed");
 }
 
+/// The entity tag of a response that the client got compressed is another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_continues_after_a_response_in_any_encoding() {
+    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    let tagged = [text, &[("etag", &b"\"mine\""[..])]].concat();
+    let server = TestServer::start().await;
+    let body = [b'a'; 5_000];
+    for (headers, changed) in [(text, text), (&tagged, text)] {
+        server.swap(component::of_response(200, headers, &body)).await;
+        let mut tags = Vec::new();
+        for encoding in ["identity", "gzip", "br", "zstd"] {
+            let mut client = server.connect().await;
+            let accept = [("accept-encoding", encoding)];
+            let response = client.request_with("GET", "/", &accept).await;
+            let tag = response.header("etag").to_owned();
+            let mut events = Events::open(&mut client, "/", &[("last-event-id", &tag)]).await;
+            assert_eq!(events.next().await.unwrap().name, "confirmed", "{tag}");
+            tags.push((client, events, tag));
+        }
+        // The client of another one gets the body.
+        for tag in ["\"other-gzip\"", "\"mine-gzip\"", "W/\"other\""] {
+            let mut client = server.connect().await;
+            let mut events = Events::open(&mut client, "/", &[("last-event-id", tag)]).await;
+            assert_eq!(events.next().await.unwrap().name, "change", "{tag}");
+        }
+        server.swap(component::of_response(200, changed, b"new")).await;
+        for (_, events, tag) in &mut tags {
+            assert_eq!(events.next().await.unwrap().data, "new", "{tag}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_text_is_sent_as_events_and_an_error_of_the_client_as_it_is() {
     let server = TestServer::start().await;
@@ -236,7 +264,7 @@ async fn only_text_is_sent_as_events_and_an_error_of_the_client_as_it_is() {
         let msg =
             "the response is not text, which events are; request it without text/event-stream";
         response.check_error(406, "NotAcceptable", msg);
-        assert!(response.headers.get_all("vary").iter().any(|names| names == "accept"));
+        assert_eq!(response.header("vary"), "accept, prefer");
     }
     // If a stream has begun, it is an event.
     let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
@@ -246,6 +274,39 @@ async fn only_text_is_sent_as_events_and_an_error_of_the_client_as_it_is() {
     server.swap(component::of_response(200, text, b"\xff")).await;
     let failed = events.next().await.unwrap();
     assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(406)));
+}
+
+/// A cache must not send a stream, or the response to a request that waited, to other clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn responses_vary_by_the_headers_that_choose_a_stream_or_a_wait() {
+    let server = TestServer::start().await;
+    (0..300).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    let mut client = server.connect().await;
+    let etag = client.get("/state").await.header("etag").to_owned();
+    let known = ("if-none-match", &*etag);
+    let gzip = ("accept-encoding", "gzip");
+    for (method, headers, status) in [
+        ("GET", &[][..], 200),
+        ("GET", &[("accept", "*/*")], 200),
+        ("GET", &[gzip], 200),
+        ("HEAD", &[], 200),
+        ("GET", &[known], 304),
+        ("GET", &[known, ("prefer", "wait=0")], 304),
+        ("GET", &[("prefer", "wait=1")], 200),
+    ] {
+        let response = client.request_with(method, "/state", headers).await;
+        assert_eq!(response.status, status, "{headers:?}");
+        let vary: Vec<_> = response.headers.get_all("vary").iter().collect();
+        assert_eq!(vary, ["accept, prefer, accept-encoding"], "{method} {headers:?}");
+    }
+    for headers in [&[][..], &[gzip], &[("prefer", "patch")]] {
+        let mut client = server.connect().await;
+        let events = Events::open(&mut client, "/state", headers).await;
+        let vary: Vec<_> = events.headers.get_all("vary").iter().collect();
+        assert_eq!(vary, ["accept, prefer, accept-encoding"], "{headers:?}");
+    }
+    assert_eq!(client.get("/openapi.json").await.header("vary"), "");
+    assert_eq!(client.request_with("POST", "/state", &[]).await.header("vary"), "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -413,7 +474,12 @@ async fn a_response_without_memory_is_sent_when_there_is_some() {
         others.push((client, response));
     }
     assert!((1..=8).contains(&others.len()), "{}", others.len());
-    (0..60).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    // At once: fewer workers would fit.
+    server.publisher.update_state(|state| {
+        let object = Object::Wallet { chain_id: "ibc-0".into() };
+        let worker = |id| Worker { id, object: object.clone(), data: None };
+        state.workers.extend((10_000..10_060).map(worker));
+    });
     let failed = events.next().await.unwrap();
     assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(503)), "{failed:?}");
     drop(others);
@@ -532,6 +598,41 @@ async fn waits_end_at_shutdown_within_the_grace_period() {
     within("the end of the server", stopped).await.unwrap();
 }
 
+/// A client may send another request on its connection while the server shuts down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_to_wait_during_the_shutdown_has_its_end_at_once() {
+    let hour = Duration::from_hours(1);
+    let server = TestServer::builder().grace(hour).drain(hour).start().await;
+    let mut clients = Vec::new();
+    let mut etag = String::new();
+    for _ in 0..4 {
+        let mut client = server.connect().await;
+        client.get("/state").await.header("etag").clone_into(&mut etag);
+        clients.push(client);
+    }
+    let mut client = server.connect().await;
+    let mut before = Events::open(&mut client, "/state", &[]).await;
+    before.next().await.unwrap();
+    let live = server.live.clone();
+    let stopped = server.stop();
+    until("the waits are ended", || live.status().wakeups == 1).await;
+    let mut polling = clients.pop().unwrap();
+    let headers = [("if-none-match", &*etag), WAIT];
+    let response = within("the response", polling.request_with("GET", "/state", &headers)).await;
+    assert_eq!(
+        (response.status.as_u16(), response.header("preference-applied")),
+        (304, "wait=300")
+    );
+    for headers in [&[][..], &[("accept-encoding", "gzip")], &[("last-event-id", &*etag)]] {
+        let mut client = clients.pop().unwrap();
+        let mut events = Events::open(&mut client, "/state", headers).await;
+        assert_eq!(events.next().await, None);
+        assert!(events.retry.is_some_and(|time| (500..=3_000).contains(&time)), "{headers:?}");
+    }
+    drop((before, client));
+    within("the end of the server", stopped).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_limit_refuses_the_client_that_exceeds_it() {
     let limits = LiveLimits::default;
@@ -632,6 +733,23 @@ async fn connections_of_waiting_clients_are_evicted_last() {
     until("the events are taken", is_taken).await;
     assert_eq!(server.get("/version").await.status, 200);
     until("one stream is closed", || server.live.status().waiters == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_requests_that_wait_are_evicted_last() {
+    let http = HttpLimits { connections: 2, ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let polling = wait_for_change(server.connect().await, "/state").await;
+    waiters(&server, 1).await;
+    let mut idle = server.connect().await;
+    idle.get("/version").await;
+    until("the response is taken", || server.connections.status().unsent == 0).await;
+    let mut new = server.connect().await;
+    assert_eq!(new.get("/version").await.status, 200);
+    idle.closed().await;
+    assert_eq!(server.live.status().waiters, 1);
+    add_worker(&server.publisher, 1_000);
+    assert_eq!(within("the change", polling).await.unwrap().status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,14 +1,15 @@
 //! Do clients that wait for a change get the failures of a module, and its recovery?
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::Grants;
 use relayer_rest_host::registry::{FailurePolicy, Mount, SwapOutcome};
-use relayer_rest_host::state::{ChainConfig, ChainKind};
+use relayer_rest_host::state::{ChainConfig, ChainKind, Stale};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::events::Events;
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
+use relayer_rest_tests::wait::until;
 
 /// The headers of a response that is text.
 const TEXT: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
@@ -118,6 +119,62 @@ async fn a_stream_has_the_responses_of_the_module_that_replaces_a_failing_one() 
     check(&mut events, "change", "mended").await;
     mount.rollback().unwrap();
     check(&mut events, "failed", "500 Internal").await;
+}
+
+/// A failed run says nothing about the relayer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_while_the_state_is_stale_is_not_confirmed() {
+    let server = server(Duration::from_hours(1)).await;
+    let mut client = server.connect().await;
+    let mut events = follow(&mut client).await;
+    let since = Instant::now();
+    server.publisher.set_stale(Some(Stale { since, chains: true }));
+    assert_eq!(events.next().await.unwrap().name, "stale");
+    server.publisher.set_chains(Vec::new()).unwrap();
+    check(&mut events, "failed", "500 Internal").await;
+    server.publisher.set_chains(vec![chain()]).unwrap();
+    check(&mut events, "change", "fine").await;
+    server.publisher.set_stale(None);
+    check(&mut events, "confirmed", "{}").await;
+}
+
+/// The requests of an entry may not all fail: the module may read more before it fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_sent_only_to_clients_of_equal_requests() {
+    let text = component::of_response(200, TEXT, b"same");
+    let engine = engine(&patient());
+    let policy = FailurePolicy { failures: 1_000, ..FailurePolicy::default() };
+    let tool = extension("/ext/tool", &engine, &component::that_returns_its_query());
+    let tool = tool.with_failure_policy(policy);
+    let server = TestServer::builder().extension(tool).start().await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    // Neither module is on probation after rollbacks.
+    let report = mount.swap(candidate(text), &server.publisher.reader()).await;
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
+    let mut streams = Vec::new();
+    for query in ["trap", "trap", "a", "b", "trap"] {
+        let mut client = server.connect().await;
+        let path = format!("/ext/tool/a?{query}");
+        let mut events = Events::open(&mut client, &path, &[]).await;
+        check(&mut events, "change", "same").await;
+        streams.push((client, events, query));
+    }
+    assert_eq!(server.live.status().entries, 1);
+    mount.rollback().unwrap();
+    for (_, events, query) in &mut streams {
+        match *query {
+            "trap" => check(events, "failed", "500 Internal").await,
+            query => check(events, "change", query).await,
+        }
+    }
+    // Equal requests share the failure: one run for each of three queries, and one that was first.
+    let status = server.live.status();
+    assert!(status.entries == 3 && status.runs <= 4, "{status:?}");
+    mount.rollback().unwrap();
+    for (_, events, _) in &mut streams {
+        check(events, "change", "same").await;
+    }
+    until("they share an entry again", || server.live.status().entries == 1).await;
 }
 
 /// A module is rolled back if it fails at a request to which the previous one responds.

@@ -1,56 +1,136 @@
-//! Does each client see states in their order, each once, and the last one?
+//! Does each client see states in their order, each once and whole, and the last one?
 //!
-//! Clients of all kinds follow numbered states, while states are published, modules and mounts
-//! are replaced, and clients disconnect. `LIVE_STEPS=100000` makes the run longer, and `LIVE_SEED`
-//! chooses another one.
+//! Clients of all kinds follow numbered states, while states are published and become stale,
+//! modules fail and recover, modules and mounts are replaced, and clients disconnect.
+//! `LIVE_STEPS=100000` makes the run longer, and `LIVE_SEED` chooses another one.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use relayer_rest_host::LiveLimits;
-use relayer_rest_host::module::DEFAULT_MODULE;
+use relayer_rest_host::config::Layers;
+use relayer_rest_host::module::CodeCache;
 use relayer_rest_host::registry::Mounts;
-use relayer_rest_host::state::{Object, RelayerState, StatePublisher, Worker};
-use relayer_rest_tests::client::Client;
+use relayer_rest_host::reload::{ModuleContext, Modules, ReloadError};
+use relayer_rest_host::state::{Object, RelayerState, Stale, StatePublisher, Worker};
+use relayer_rest_tests::cargo::LIVE_GUEST;
+use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
-use relayer_rest_tests::server::{TestServer, any_dialect};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::server::TestServer;
 use relayer_rest_tests::wait::within;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::live::apply;
 
-/// The workers that are the same in all states, so that a patch is short.
+/// The workers of which each state has all but one, so that a patch is short.
 const WORKERS: u64 = 60;
+
+/// The settings, which are reloaded.
+const SETTINGS: &str = "
+[module]
+file = 'module.wasm'
+dialect = 'any'
+[module.limits]
+time = '10min'
+queue-wait = '10min'
+[swap]
+time = '10min'
+";
+
+/// Returns the workers of the state with this number.
+fn workers(number: u64) -> impl Iterator<Item = u64> {
+    (0..WORKERS).filter(move |id| *id != number % WORKERS).chain([WORKERS + number])
+}
 
 /// Publishes the state with this number.
 fn publish(publisher: &StatePublisher, number: u64) {
     let worker = |id| Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None };
-    let workers = (0..WORKERS).chain([WORKERS + number]).map(worker).collect();
+    let workers = workers(number).map(worker).collect();
     publisher.set_state(RelayerState { chains: vec!["a".into()], workers });
 }
 
-/// Returns the number of a state.
-fn number(state: &Value) -> u64 {
-    let workers = state["result"]["workers"]["Wallet"].as_array().unwrap();
-    assert_eq!(workers.len() as u64, WORKERS + 1);
-    workers.last().unwrap()["id"].as_u64().unwrap() - WORKERS
+/// Returns the number of a document, after a comparison with the state of that number.
+fn number(document: &Value) -> u64 {
+    let number = document["number"].as_u64().unwrap() - WORKERS;
+    let workers: Vec<_> = workers(number).map(|id| json!({"id": id, "kind": "Wallet"})).collect();
+    assert_eq!(*document, json!({"number": WORKERS + number, "workers": workers}));
+    number
+}
+
+/// Returns the module that fails for some states, or the other one; and, with the same responses,
+/// under two digests.
+fn module(is_broken: bool, variant: u32) -> Vec<u8> {
+    let mut module = LIVE_GUEST.to_vec();
+    let kind = b"live-kind:steady";
+    let places = module.windows(kind.len()).enumerate();
+    let places: Vec<_> = places.filter(|(_, bytes)| bytes == kind).map(|(at, _)| at).collect();
+    assert_eq!(places.len(), 1);
+    if is_broken {
+        module[places[0]..][..kind.len()].copy_from_slice(b"live-kind:broken");
+    }
+    component::noted(&module, &variant.to_string())
 }
 
 /// The client of a server, and the number of the last state after the end.
 #[derive(Clone)]
 struct Follower {
     address: SocketAddr,
+    path: &'static str,
     last: watch::Receiver<Option<u64>>,
     random: fastrand::Rng,
 }
 
+/// The events of a client, by kind.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    changes: u64,
+    patches: u64,
+    failures: u64,
+    staleness: u64,
+}
+
+/// The state as a client has seen it.
+#[derive(Default)]
+struct Seen {
+    counts: Counts,
+    number: Option<u64>,
+    /// The least number of the next state, which may be the same after a failure.
+    least: u64,
+    is_failed: bool,
+}
+
+impl Seen {
+    /// Records the next state.
+    fn see(&mut self, next: u64) {
+        assert!(next >= self.least, "{next} after {:?}, not {}", self.number, self.least);
+        self.counts.changes += 1;
+        (self.number, self.least, self.is_failed) = (Some(next), next + 1, false);
+    }
+
+    /// Records a failure, at this state if the response names it.
+    fn fail(&mut self, state: Option<u64>) {
+        self.counts.failures += 1;
+        if !self.is_failed {
+            self.least = self.number.unwrap_or(0);
+        }
+        if let Some(state) = state.map(|id| id - WORKERS) {
+            assert!(state >= self.least, "a failure at {state}, before {}", self.least);
+            self.least = state;
+        }
+        self.is_failed = true;
+    }
+}
+
 impl Follower {
-    fn is_last(&self, seen: Option<u64>) -> bool {
-        seen.is_some() && *self.last.borrow() == seen
+    fn is_last(&self, seen: &Seen) -> bool {
+        !seen.is_failed && seen.number.is_some() && *self.last.borrow() == seen.number
     }
 
     async fn connect(&mut self) -> Client {
@@ -61,19 +141,34 @@ impl Follower {
         }
     }
 
-    /// Follows a stream until the last state, and connects again now and then.
-    async fn stream(mut self, patches: bool, is_slow: bool) {
-        let mut seen = None;
+    /// Checks the status of a failure, and returns the state that it names.
+    fn check_failure(&self, status: u64, body: &Value) -> Option<u64> {
+        assert_eq!(status, 500, "{}: {body}", self.path);
+        match self.path {
+            "/?mode=error" => Some(body.as_u64().unwrap()),
+            "/?mode=panic" => {
+                assert_eq!(body["result"]["name"], "Internal");
+                None
+            }
+            other => panic!("{other} does not fail: {body}"),
+        }
+    }
+
+    /// Follows a stream until the last state, and connects again now and then. Returns the last
+    /// document.
+    async fn stream(mut self, patches: bool, is_slow: bool) -> (Value, Counts) {
+        let mut seen = Seen::default();
         let mut tag = None::<String>;
         // A patch after the connection was lost applies to the client's document.
         let mut document = None;
-        while !self.is_last(seen) {
+        loop {
             let mut client = self.connect().await;
             let mut headers = Vec::new();
             headers.extend(tag.as_deref().map(|tag| ("last-event-id", tag)));
             headers.extend(patches.then_some(("prefer", "patch")));
             headers.extend(self.random.bool().then_some(("accept-encoding", "gzip")));
-            let mut events = Events::open(&mut client, "/state", &headers).await;
+            let mut is_stale = if tag.is_some() { None } else { Some(false) };
+            let mut events = Events::open(&mut client, self.path, &headers).await;
             for _ in 0..self.random.u32(1..200) {
                 if is_slow {
                     sleep(Duration::from_millis(self.random.u64(..100))).await;
@@ -84,37 +179,74 @@ impl Follower {
                 };
                 match &*event.name {
                     "change" => document = Some(event.json()),
-                    "patch" => apply(document.as_mut().expect("the body is first"), event.json()),
-                    "confirmed" => continue,
-                    other => panic!("unexpected {other}: {}", event.data),
+                    "patch" => {
+                        seen.counts.patches += 1;
+                        apply(document.as_mut().expect("the body is first"), event.json());
+                    }
+                    "failed" => {
+                        let data = event.json();
+                        let status = data["status"].as_u64().unwrap();
+                        seen.fail(self.check_failure(status, &data["body"]));
+                        assert_eq!(event.id.as_deref(), Some(""));
+                        (document, tag) = (None, None);
+                        continue;
+                    }
+                    name => {
+                        let now = Some(name == "stale");
+                        assert!(name == "stale" || name == "confirmed", "{name}");
+                        assert_ne!(is_stale, now, "{name} again");
+                        is_stale = now;
+                        seen.counts.staleness += 1;
+                        if self.is_last(&seen) && is_stale == Some(false) {
+                            return (document.unwrap(), seen.counts);
+                        }
+                        continue;
+                    }
                 }
-                let next = number(document.as_ref().unwrap());
-                assert!(seen.is_none_or(|seen| seen < next), "{next} after {seen:?}");
-                (seen, tag) = (Some(next), event.id);
-                if self.is_last(seen) {
-                    return;
+                seen.see(number(document.as_ref().unwrap()));
+                tag = event.id;
+                if self.is_last(&seen) && is_stale == Some(false) {
+                    return (document.unwrap(), seen.counts);
+                }
+                if self.random.u32(..50) == 0 {
+                    // A response of a later request is not older.
+                    let mut client = self.connect().await;
+                    let fresh = client.get("/fresh").await;
+                    let fresh = number(&serde_json::from_slice(&fresh.body).unwrap());
+                    assert!(Some(fresh) >= seen.number, "{fresh} after {:?}", seen.number);
                 }
             }
         }
     }
 
-    /// Polls until the last state.
-    async fn poll(mut self) {
-        let mut seen = None;
+    /// Polls until the last state. Returns the last document.
+    async fn poll(mut self) -> (Value, Counts) {
+        let mut seen = Seen::default();
         let mut tag = "\"none\"".to_owned();
         let mut client = self.connect().await;
-        while !self.is_last(seen) {
+        let mut document = Value::Null;
+        while !self.is_last(&seen) {
             let headers = [("if-none-match", &*tag), ("prefer", "wait=1")];
-            let response = client.request_with("GET", "/state", &headers).await;
-            if response.status == 304 {
-                continue;
+            let response = client.request_with("GET", self.path, &headers).await;
+            match response.status.as_u16() {
+                // The last one differs from the one before the failure.
+                304 => seen.is_failed = false,
+                200 => {
+                    document = serde_json::from_slice(&response.body).unwrap();
+                    let next = number(&document);
+                    // The tag of the state before is known.
+                    assert_ne!(Some(next), seen.number);
+                    seen.see(next);
+                    response.header("etag").clone_into(&mut tag);
+                }
+                status => {
+                    let body = serde_json::from_slice(&response.body).unwrap();
+                    seen.fail(self.check_failure(status.into(), &body));
+                    sleep(Duration::from_millis(self.random.u64(..20))).await;
+                }
             }
-            assert_eq!(response.status, 200, "{}", response.text());
-            let next = number(&serde_json::from_slice(&response.body).unwrap());
-            assert!(seen.is_none_or(|seen| seen < next), "{next} after {seen:?}");
-            seen = Some(next);
-            response.header("etag").clone_into(&mut tag);
         }
+        (document, seen.counts)
     }
 }
 
@@ -122,55 +254,144 @@ fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
+/// The modules of a server, which are reloaded from files.
+struct Deployment {
+    folder: Folder,
+    modules: Modules,
+    server: TestServer,
+}
+
+impl Deployment {
+    async fn new() -> Self {
+        let folder = Folder::new();
+        let file = folder.write("relayer-rest.toml", SETTINGS);
+        folder.replace("module.wasm", &module(false, 0));
+        let layers = Layers::new(Some(file.into()));
+        let settings = layers.read().unwrap();
+        let code_cache = Some(CodeCache::open(&folder.join("cache")).unwrap());
+        let context = ModuleContext {
+            layers,
+            relayer_dialect: None,
+            code_cache,
+            compiler: None,
+            waits: true,
+        };
+        let publisher = StatePublisher::new();
+        let modules = Modules::load(context, settings, &publisher.reader()).await.unwrap();
+        let live = LiveLimits {
+            min_interval: Duration::from_millis(1),
+            runs_per_second: 1_000_000,
+            ..LiveLimits::default()
+        };
+        let server = TestServer::builder().registry(Arc::clone(&modules.registry)).live(live);
+        let server = server.without_state().start().await;
+        Self { folder, modules, server }
+    }
+
+    /// Reloads another file, which creates a mount. Returns whether it was accepted: one that fails
+    /// for a present request is not.
+    async fn reload(&self, module: &[u8]) -> bool {
+        self.folder.replace("module.wasm", module);
+        let before = self.server.api();
+        match self.modules.reload(&self.server.publisher.reader()).await {
+            Ok(report) => {
+                let is_replaced = !Arc::ptr_eq(&before, &self.server.api());
+                assert_eq!(is_replaced, report.replaced == ["/"]);
+                is_replaced
+            }
+            Err(ReloadError::Rejected(_) | ReloadError::Changed(_)) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+async fn get(server: &TestServer) -> Response {
+    server.get("/fresh").await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_client_sees_states_in_their_order_and_the_last_one() {
-    let live = LiveLimits {
-        min_interval: Duration::from_millis(1),
-        runs_per_second: 1_000_000,
-        ..LiveLimits::default()
-    };
-    let server = TestServer::builder().live(live).start().await;
-    // Another module with the same responses, so that no swap is seen.
-    let other = component::noted(DEFAULT_MODULE, "another");
-    assert!(server.swap_as(any_dialect(other)).await.is_accepted());
+    let deployment = Deployment::new().await;
+    let Deployment { server, .. } = &deployment;
     publish(&server.publisher, 0);
-    let mut random = fastrand::Rng::with_seed(variable("LIVE_SEED", 1));
+    assert!(deployment.reload(&module(true, 0)).await);
+    // A module that was activated by a rollback stays when it fails.
+    server.api().rollback().unwrap();
+    let seed = variable("LIVE_SEED", 1);
+    let mut random = fastrand::Rng::with_seed(seed);
     let (end, last) = watch::channel(None);
     let mut followers = JoinSet::new();
-    for kind in 0..12 {
-        let follower =
-            Follower { address: server.address, last: last.clone(), random: random.fork() };
-        match kind % 3 {
-            0 => followers.spawn(follower.stream(false, kind == 0)),
-            1 => followers.spawn(follower.stream(true, kind == 1)),
+    let paths = ["/", "/?mode=error", "/?mode=panic", "/?other"];
+    for (number, path) in (0..16).zip(paths.into_iter().cycle()) {
+        let random = random.fork();
+        let follower = Follower { address: server.address, path, last: last.clone(), random };
+        match number / 4 {
+            0 => followers.spawn(follower.stream(false, number == 0)),
+            1 => followers.spawn(follower.stream(true, number == 5)),
+            2 => followers.spawn(follower.stream(true, false)),
             _ => followers.spawn(follower.poll()),
         };
     }
     let mut state = 0;
-    for _ in 0..variable("LIVE_STEPS", 3_000) {
-        match random.u32(..100) {
-            0..60 => {
+    let mut reloads = 0;
+    let mut kinds = HashSet::new();
+    let steps = variable("LIVE_STEPS", 3_000);
+    for step in 0..steps {
+        match random.u32(..1_000) {
+            0..600 => {
                 state += 1;
                 publish(&server.publisher, state);
             }
             // Nothing that they read, and the same state again.
-            60..70 => server.publisher.set_components(Vec::new()),
-            70..75 => publish(&server.publisher, state),
-            75..78 => drop(server.api().rollback().unwrap()),
-            78..80 => server.registry.exchange(Mounts::new(server.api())),
-            80..82 => {
+            600..650 => server.publisher.set_components(Vec::new()),
+            650..700 => publish(&server.publisher, state),
+            700..740 => {
+                let since = Instant::now();
+                let stale = random.bool().then_some(Stale { since, chains: false });
+                server.publisher.set_stale(stale);
+            }
+            // After a failure on probation, there is no previous module.
+            740..780 => drop(server.api().rollback()),
+            780..800 => server.registry.exchange(Mounts::new(server.api())),
+            800..803 => {
+                let module = module(random.bool(), random.u32(..4));
+                reloads += u32::from(deployment.reload(&module).await);
+            }
+            803..820 => {
                 // Others come and go.
                 let mut client = Client::http1(server.address).await;
-                drop(Events::open(&mut client, "/state", &[]).await);
+                let path = format!("/?mode=none&{step}");
+                drop(Events::open(&mut client, &path, &[]).await);
             }
-            82..90 => sleep(Duration::from_micros(random.u64(..3_000))).await,
+            820..900 => sleep(Duration::from_micros(random.u64(..3_000))).await,
             _ => tokio::task::yield_now().await,
         }
+        kinds.insert(server.api().module().unwrap().digest());
     }
+    server.publisher.set_stale(None);
+    // A state for which no module fails.
     state += 1;
+    state += u64::from((WORKERS + state) % 7 == 3);
     publish(&server.publisher, state);
     end.send(Some(state)).unwrap();
+    let now: Value = serde_json::from_slice(&get(server).await.body).unwrap();
+    assert_eq!(number(&now), state);
+    let mut total = Counts::default();
     while let Some(followed) = within("the last state", followers.join_next()).await {
-        followed.unwrap();
+        let (document, counts) = followed.unwrap();
+        assert_eq!(document, now);
+        total.changes += counts.changes;
+        total.patches += counts.patches;
+        total.failures += counts.failures;
+        total.staleness += counts.staleness;
     }
+    let live = server.live.status();
+    println!(
+        "seed {seed}: {steps} steps, {state} states, {reloads} reloads, {} modules",
+        kinds.len()
+    );
+    println!("{total:?} {live:?}");
+    assert!(reloads > 0 && kinds.len() > 1, "{reloads} reloads, {} modules", kinds.len());
+    let Counts { patches, failures, staleness, .. } = total;
+    assert!(patches > 0 && failures > 0 && staleness > 0, "{total:?}");
 }

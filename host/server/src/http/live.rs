@@ -29,6 +29,7 @@
 //! | `patch.rs` | the difference between two versions as a patch |
 //! | `work.rs` | threads for patches and compressed events |
 //! | `tally.rs` | counters |
+//! | `fixture.rs` | clients that wait, for unit tests |
 
 mod broadcast;
 mod changes;
@@ -38,6 +39,8 @@ mod entries;
 mod evaluator;
 mod event;
 pub(super) mod event_stream;
+#[cfg(test)]
+mod fixture;
 mod gzip;
 mod interest;
 mod key;
@@ -160,5 +163,45 @@ impl Shared {
                 tokio::spawn(evaluator::run(Arc::clone(self)));
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+    use super::fixture::Fixture;
+    use super::resolve::Answer;
+    use crate::registry::{Mount, Mounts};
+    use hyper::HeaderMap;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// The run of a module that fails on probation ends with a response of the module before, on the
+    /// state at its start.
+    #[tokio::test]
+    async fn a_response_of_another_module_to_an_older_state_is_not_a_version() {
+        let fixture = Fixture::new();
+        let older = fixture.answer().await.outcome;
+        fixture.publisher.update_state(|state| state.chains.push("b".into()));
+        let newer = fixture.answer().await.outcome.unwrap();
+        let mut first = fixture.wait(HeaderMap::new()).await.unwrap();
+        let module = fixture.registry.at("/").unwrap().module().unwrap();
+        fixture.registry.exchange(Mounts::new(Arc::new(Mount::api(module))));
+        let mount = fixture.registry.at("/").unwrap();
+        let active = mount.active().map(|active| Arc::clone(&active));
+        let answer = Answer { mount, active, outcome: older, is_failure: false };
+        let mut second = fixture.wait_after(HeaderMap::new(), answer).await.unwrap();
+        for waiter in [&mut first, &mut second] {
+            let body = waiter.newest().await.content().body().unwrap().clone();
+            assert_eq!(body, newer.plain().body);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_client_begins_to_wait_after_the_end() {
+        let fixture = Fixture::new();
+        assert!(fixture.wait(HeaderMap::new()).await.is_ok());
+        fixture.live.end(Duration::from_hours(1));
+        assert_eq!(fixture.wait(HeaderMap::new()).await.err(), Some(Refusal::Ending));
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::Guard;
 use futures_util::future::{BoxFuture, Either};
-use hyper::header::{HeaderMap, HeaderValue, VARY};
+use hyper::header::HeaderMap;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
@@ -36,7 +36,7 @@ use crate::commands::{CommandRequest, Commands, Refusal};
 use crate::openapi::{self, OpenApiDocument};
 use crate::registry::{ActiveModule, Found, Mount, Registry, Responded, Uncached};
 use crate::request_metrics::{Origin, Served};
-use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID};
+use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID, vary};
 
 /// The registry and the state that requests are served from.
 pub(super) struct Service {
@@ -214,6 +214,7 @@ impl Service {
         }
         let mut served = None;
         let response = async {
+            let mut is_failure = false;
             let (active, outcome, origin) = match pending {
                 Pending::Encode(active, response) => (active, Ok(response), Origin::Cache),
                 Pending::Run { guest_request, uncached } => {
@@ -221,6 +222,7 @@ impl Service {
                         Ok(Responded { active, response }) => (active, Ok(response), Origin::Run),
                         Err(error) => {
                             let response = report::failure(&mount, &error);
+                            is_failure = error.is_of_request();
                             (error.active, Err(Arc::new(response)), Origin::Run)
                         }
                     }
@@ -241,6 +243,7 @@ impl Service {
                     mount: Arc::clone(&mount),
                     active: Some(Arc::clone(&active)),
                     outcome,
+                    is_failure,
                 };
                 let peer = client.address.map_or(Peer::SEVERAL, Peer::from);
                 let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
@@ -308,7 +311,7 @@ impl Service {
                     Ok(head) => head,
                     Err(NoStream::NotText) => {
                         let error = reply::host_error(&HostError::NotText, request);
-                        return varying(error, "accept");
+                        return varying(error);
                     }
                     Err(NoStream::Response) => return self.reply(&answer.outcome, request).await,
                 };
@@ -322,7 +325,7 @@ impl Service {
                     Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended(is_compressed)),
                     Err(live::Refusal::Overloaded) => {
                         let error = reply::host_error(&HostError::Overloaded, request);
-                        return varying(error, "accept");
+                        return varying(error);
                     }
                 };
                 let mut response = HttpResponse::new(body);
@@ -348,7 +351,7 @@ impl Service {
                         Err(live::Refusal::Ending) => {}
                         Err(live::Refusal::Overloaded) => {
                             let error = reply::host_error(&HostError::Overloaded, request);
-                            return varying(error, "prefer");
+                            return varying(error);
                         }
                     }
                 }
@@ -444,9 +447,9 @@ fn describe(response: &mut HttpResponse, mount: &Mount, route: Option<&Route>, o
     response.extensions_mut().insert(handling);
 }
 
-/// Adds a header of the request on which a response depends.
-fn varying(mut response: HttpResponse, name: &'static str) -> HttpResponse {
-    response.headers_mut().append(VARY, HeaderValue::from_static(name));
+/// Adds the headers by which clients wait, to a response that is an error for one that does.
+fn varying(mut response: HttpResponse) -> HttpResponse {
+    vary::add(response.headers_mut(), &vary::INTEREST);
     response
 }
 

@@ -83,6 +83,13 @@ pub(crate) enum RespondErrorKind {
     OutOfService { retry_after: Duration },
 }
 
+impl RespondError {
+    /// Returns whether the module may respond to other requests: it has failed for this one.
+    pub(crate) fn is_of_request(&self) -> bool {
+        matches!(&self.cause, RespondErrorKind::Failed(cause) if !cause.is_overload())
+    }
+}
+
 impl ModuleService {
     pub(super) fn is_extension(&self) -> bool {
         self.path != MountPath::root()

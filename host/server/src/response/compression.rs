@@ -5,7 +5,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::Representation;
 use super::background;
 use super::encoding::Encoding;
+use super::vary;
 
 /// Bodies of at most this size, in bytes, fit into a packet or two without compression.
 const MIN_SIZE: usize = 1024;
@@ -66,10 +67,7 @@ impl Compression {
         if body.len() <= MIN_SIZE || !may_encode(headers) {
             return None;
         }
-        let varies = |name: &str| name == "*" || name.eq_ignore_ascii_case("accept-encoding");
-        if !list(headers, VARY.as_str()).any(varies) {
-            headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-        }
+        vary::add(headers, &["accept-encoding"]);
         Some(Self { encoded: Default::default(), own_etag, permits: permits.clone() })
     }
 
@@ -123,6 +121,19 @@ impl Compression {
         };
         HeaderValue::from_maybe_shared(Bytes::from(bytes))
             .expect("it is a header's value with letters added")
+    }
+
+    /// Returns whether a validator is that of the response in an encoding.
+    pub(super) fn has_etag(&self, plain: &HeaderValue, tag: &HeaderValue) -> bool {
+        // Nothing is allocated, because each waiting client compares its tag.
+        let (plain, tag) = (plain.as_bytes(), tag.as_bytes());
+        if !self.own_etag {
+            return tag.strip_prefix(b"W/") == Some(plain);
+        }
+        let start = plain.strip_suffix(b"\"");
+        let suffix = start.and_then(|start| tag.strip_prefix(start)?.strip_prefix(b"-"));
+        let name = suffix.and_then(|suffix| suffix.strip_suffix(b"\""));
+        name.is_some_and(|name| Encoding::ALL.iter().any(|it| it.name().as_bytes() == name))
     }
 }
 

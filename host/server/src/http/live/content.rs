@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::ETAG;
 
+use super::key::Key;
 use crate::cache::RecordedResponse;
 
 /// The content of a version.
@@ -15,6 +16,9 @@ pub(in crate::http) enum Content {
     Response(Arc<RecordedResponse>),
     /// An error response of the host, as the module gave none.
     Error(Arc<hyper::Response<Bytes>>),
+    /// The same for the requests with this key only. The waiters of other requests of the entry look
+    /// for their own ones.
+    Failure(Arc<hyper::Response<Bytes>>, Key),
     /// The requests of the entry have different responses now: each waiter looks for its own.
     Moved,
     /// Nothing follows; the waits end within this time.
@@ -32,8 +36,9 @@ impl Content {
                         && (one.plain().headers.contains_key(ETAG)
                             || one.plain().body == other.plain().body)
             }
-            (Self::Error(one), Self::Error(other)) => {
-                one.status() == other.status() && one.body() == other.body()
+            (Self::Error(one), Self::Error(other)) => is_same_error(one, other),
+            (Self::Failure(one, key), Self::Failure(other, other_key)) => {
+                key == other_key && is_same_error(one, other)
             }
             (Self::Moved, Self::Moved) => true,
             _ => false,
@@ -54,8 +59,12 @@ impl Content {
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Response(response) => response.plain().body.len(),
-            Self::Error(response) => response.body().len(),
+            Self::Error(response) | Self::Failure(response, _) => response.body().len(),
             Self::Moved | Self::Ended(_) => 0,
         }
     }
+}
+
+fn is_same_error(one: &hyper::Response<Bytes>, other: &hyper::Response<Bytes>) -> bool {
+    one.status() == other.status() && one.body() == other.body()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::{GuestRequest, StateValue};
-use relayer_rest_state::Snapshot;
+use relayer_rest_state::{Generation, Snapshot};
 use tokio::time::Instant;
 
 use super::Refusal;
@@ -19,6 +19,7 @@ use super::resolve::Answer;
 use super::run_budget::RunBudget;
 use super::tally::{CountedBytes, LiveTally};
 use super::version::{Body, Version};
+use crate::cache::RecordedResponse;
 use crate::http::connections::Peer;
 use crate::http::error::HostError;
 use crate::registry::{MountPath, Registry};
@@ -62,6 +63,8 @@ struct Entry {
     request: Arc<GuestRequest>,
     mount: MountPath,
     answer: Answer,
+    /// The newest generation of the responses so far.
+    newest: Option<Generation>,
     values: Vec<StateValue>,
     versions: Broadcast,
     waiters: usize,
@@ -156,14 +159,7 @@ impl Entries {
             }
             None => self.insert(key, request, answer, client.size())?,
         };
-        let entry = self.by_id.get_mut(&id).expect("it was found or inserted");
-        entry.waiters += 1;
-        let versions = entry.versions.subscribe();
-        self.waiters += 1;
-        *self.by_peer.entry(client.peer).or_default() += 1;
-        *self.by_mount.entry(mount).or_default() += 1;
-        self.tally.set(self.waiters, self.by_id.len());
-        Ok(Added { id, versions, _counted: counted })
+        Ok(self.join(id, client, mount, counted))
     }
 
     fn has_room(&self, peer: Peer, mount: &MountPath, is_new: bool) -> bool {
@@ -173,6 +169,42 @@ impl Entries {
             && (!peer.has_address() || of_peer < self.limits.waiters_per_peer)
             && of_mount < self.limits.waiters_per_mount
             && (!is_new || self.by_id.len() < self.limits.entries as usize)
+    }
+
+    /// Adds a waiter for the next version of a failure, if an entry has one for this request. The
+    /// module need not be run for each waiter then.
+    pub(super) fn join_failure(
+        &mut self,
+        client: &Client,
+        request: &Arc<GuestRequest>,
+        registry: &Registry,
+    ) -> Option<Added> {
+        let mount = registry.now().route(request.target.path()).path().clone();
+        let id = *self.by_key.get(&Key::of_failure(request, &mount))?;
+        let entry = &self.by_id[&id];
+        if self.ending.is_some() || !entry.answer.is_current(registry, entry.path()) {
+            return None;
+        }
+        let counted = self.tally.count(client.size(), self.limits.memory.as_u64())?;
+        self.has_room(client.peer, &mount, false).then(|| self.join(id, client, mount, counted))
+    }
+
+    /// Adds a waiter to an entry.
+    fn join(
+        &mut self,
+        id: EntryId,
+        client: &Client,
+        mount: MountPath,
+        counted: CountedBytes,
+    ) -> Added {
+        let entry = self.by_id.get_mut(&id).expect("it was found or inserted");
+        entry.waiters += 1;
+        let versions = entry.versions.subscribe();
+        self.waiters += 1;
+        *self.by_peer.entry(client.peer).or_default() += 1;
+        *self.by_mount.entry(mount).or_default() += 1;
+        self.tally.set(self.waiters, self.by_id.len());
+        Added { id, versions, _counted: counted }
     }
 
     /// Removes a waiter, and its entry with the last one.
@@ -317,7 +349,7 @@ impl Entries {
         answer: Answer,
         request_size: usize,
     ) -> Result<EntryId, NotAdded> {
-        let content = content(&answer);
+        let content = content(&answer, request);
         // The request, and its parts in the key.
         let size = FORMS * content.size() + 2 * request_size;
         let counted = self.tally.count(size, self.limits.memory.as_u64());
@@ -331,8 +363,10 @@ impl Entries {
         let id = self.next;
         self.next += 1;
         let is_error = answer.outcome.is_err();
+        let newest = answer.outcome.as_ref().ok().map(|response| response.generation());
         let entry = Entry {
             key: Some(key.clone()),
+            newest,
             request: Arc::clone(request),
             mount: answer.mount.path().clone(),
             values: Vec::new(),
@@ -359,20 +393,39 @@ impl Entries {
     /// present one and clients can tell the two apart. Returns whether it was published.
     fn offer(&mut self, id: EntryId, answer: Answer, registry: &Registry) -> bool {
         let Some(entry) = self.by_id.get_mut(&id) else { return false };
-        if entry.answer.is_current(registry, entry.path())
-            && let (Ok(before), Ok(now)) = (&entry.answer.outcome, &answer.outcome)
-            && now.generation() < before.generation()
-        {
-            return false;
+        if let Ok(now) = &answer.outcome {
+            // A run that began before may end after others: a module that fails on probation is
+            // replaced, and the one before responds to its request.
+            let has_response =
+                entry.answer.outcome.is_ok() && entry.answer.is_current(registry, entry.path());
+            let generation = Some(now.generation());
+            let is_older = generation < entry.newest;
+            if is_older && (has_response || !is_valid(now, &entry.request, &self.seen)) {
+                if !has_response {
+                    self.schedule(id, Duration::ZERO);
+                }
+                return false;
+            }
+            entry.newest = entry.newest.max(generation);
         }
-        // An error says nothing about the reads.
-        if answer.outcome.is_ok() && entry.key.as_ref() != Some(&Key::new(&entry.request, &answer))
-        {
-            self.retire(id);
-            self.publish(id, Content::Moved);
-            return true;
+        // An error of the host says nothing about the reads, and is the response to all requests.
+        let key = (answer.outcome.is_ok() || answer.is_failure)
+            .then(|| Key::new(&entry.request, &answer))
+            .filter(|key| entry.key.as_ref() != Some(key));
+        if let Some(key) = key {
+            // The module may fail for some requests of the entry only. Those that are equal as a
+            // whole stay, and share its evaluation.
+            if answer.outcome.is_ok() || self.by_key.contains_key(&key) {
+                self.retire(id);
+                self.publish(id, Content::Moved);
+                return true;
+            }
+            let before = entry.key.replace(key.clone());
+            before.map(|before| self.by_key.remove(&before));
+            self.by_key.insert(key, id);
         }
-        let content = content(&answer);
+        let Some(entry) = self.by_id.get_mut(&id) else { return false };
+        let content = content(&answer, &entry.request);
         let is_command = answer.outcome.as_ref().is_ok_and(|it| !it.commands().is_empty());
         entry.answer = answer;
         if is_command {
@@ -495,16 +548,8 @@ impl Entry {
 
     /// Returns whether its response would be the same on this snapshot.
     fn is_valid_for(&self, snapshot: &Snapshot) -> bool {
-        let GuestRequest { target, headers, .. } = &*self.request;
-        self.answer.outcome.as_ref().is_ok_and(|response| {
-            let reads = response.reads();
-            // The values that are not in the record may differ after any publication.
-            if reads.is_complete() {
-                reads.is_valid_for(snapshot, target.query(), headers)
-            } else {
-                response.generation() >= snapshot.generation()
-            }
-        })
+        let outcome = self.answer.outcome.as_ref();
+        outcome.is_ok_and(|response| is_valid(response, &self.request, snapshot))
     }
 
     /// Publishes a version with this body, and returns the number of waiters that it wakes.
@@ -519,13 +564,27 @@ impl Entry {
     }
 }
 
+/// Returns whether a response to a request would be the same on this snapshot.
+fn is_valid(response: &RecordedResponse, request: &GuestRequest, snapshot: &Snapshot) -> bool {
+    let reads = response.reads();
+    // The values that are not in the record may differ after any publication.
+    if reads.is_complete() {
+        reads.is_valid_for(snapshot, request.target.query(), &request.headers)
+    } else {
+        response.generation() >= snapshot.generation()
+    }
+}
+
 fn backoff() -> Backoff {
     Backoff::new(MIN_RETRY, MAX_RETRY)
 }
 
-fn content(answer: &Answer) -> Content {
+fn content(answer: &Answer, request: &GuestRequest) -> Content {
     match &answer.outcome {
         Ok(response) => Content::Response(Arc::clone(response)),
+        Err(response) if answer.is_failure => {
+            Content::Failure(Arc::clone(response), Key::new(request, answer))
+        }
         Err(response) => Content::Error(Arc::clone(response)),
     }
 }

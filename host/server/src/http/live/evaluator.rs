@@ -45,7 +45,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
         };
         tokio::select! {
             Some((id, answer, was_run)) = running.next() => {
-                shared.entries().complete(id, answer, was_run, &shared.registry);
+                let mut entries = shared.entries();
+                entries.observe(&shared.state.snapshot());
+                entries.complete(id, answer, was_run, &shared.registry);
             }
             change = changes.next() => {
                 if change == Change::Modules {

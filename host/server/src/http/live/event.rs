@@ -68,7 +68,9 @@ pub(super) fn version(content: &Content, etag: Option<&HeaderValue>) -> Bytes {
             failed(error.status(), error.body())
         }
         Content::Response(response) => failed(response.status(), &response.plain().body),
-        Content::Error(response) => failed(response.status(), response.body()),
+        Content::Error(response) | Content::Failure(response, _) => {
+            failed(response.status(), response.body())
+        }
         Content::Moved | Content::Ended(_) => COMMENT,
     }
 }

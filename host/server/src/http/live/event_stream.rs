@@ -13,10 +13,10 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use hyper::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
-    HeaderValue, LAST_MODIFIED, RETRY_AFTER, VARY,
+    HeaderValue, LAST_MODIFIED, RETRY_AFTER,
 };
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::copied;
 use super::content::Content;
@@ -29,7 +29,7 @@ use crate::http::accept_encoding;
 use crate::http::connections::{ConnectionActivity, RequestMemory, WaitingClient};
 use crate::http::held::Held;
 use crate::http::send_admission::SendAdmission;
-use crate::response::{self, Encoding};
+use crate::response::{self, Encoding, vary};
 
 /// The time after which a comment is sent to a client without an event.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -50,9 +50,30 @@ pub(in crate::http) struct EventStream {
     gzip: Option<GzipStream>,
     /// The version that the client has.
     sent: Sent,
-    pending: VecDeque<Bytes>,
-    has_begun: bool,
-    has_ended: bool,
+    pending: VecDeque<Part>,
+    progress: Progress,
+}
+
+/// A part of the stream.
+enum Part {
+    /// The bytes before all events of a compressed stream.
+    Start,
+    /// A short event of this client.
+    Own(Bytes),
+    /// An event that other clients get, too.
+    Shared(Event),
+    /// The bytes after all events of a compressed stream.
+    End,
+}
+
+/// The progress of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    New,
+    Following,
+    /// The server shuts down, and the stream ends at this time.
+    Ending(Instant),
+    Ended,
 }
 
 /// The version that a client has.
@@ -87,20 +108,17 @@ impl EventStream {
         let is_stale = if etag.is_some() { None } else { Some(false) };
         let sent = Sent { number: None, etag, is_stale };
         let gzip = is_compressed.then(GzipStream::default);
-        let pending = gzip.iter().map(|_| GzipStream::begin()).collect();
-        Self { waiter, has_patches, gzip, sent, pending, has_begun: false, has_ended: false }
+        let pending = gzip.iter().map(|_| Part::Start).collect();
+        Self { waiter, has_patches, gzip, sent, pending, progress: Progress::New }
     }
 
     /// Returns the next event, or a comment if there is none for a while; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(event) = self.pending.pop_front() {
-            return Some(event);
+        if let Some(part) = self.pending.pop_front() {
+            return Some(self.bytes(part).await);
         }
-        if self.has_ended {
-            return None;
-        }
-        if !self.has_begun {
-            self.has_begun = true;
+        if self.progress == Progress::New {
+            self.progress = Progress::Following;
             let version = self.waiter.newest().await;
             self.add(&version).await;
             if self.pending.is_empty() {
@@ -109,37 +127,66 @@ impl EventStream {
             }
         }
         while self.pending.is_empty() {
-            match timeout(KEEP_ALIVE, self.waiter.next()).await {
-                Ok(version) => self.add(&version).await,
-                Err(_) => self.push_own(event::COMMENT),
+            match self.progress {
+                Progress::Ended => return None,
+                Progress::Ending(end) => {
+                    let comment = Instant::now() + KEEP_ALIVE;
+                    sleep_until(end.min(comment)).await;
+                    if end <= comment { self.end() } else { self.push_own(event::COMMENT) }
+                }
+                _ => match timeout(KEEP_ALIVE, self.waiter.next()).await {
+                    Ok(version) => self.add(&version).await,
+                    Err(_) => self.push_own(event::COMMENT),
+                },
             }
         }
-        self.pending.pop_front()
+        let part = self.pending.pop_front()?;
+        Some(self.bytes(part).await)
+    }
+
+    /// Returns the bytes of the next part.
+    async fn bytes(&mut self, part: Part) -> Bytes {
+        match (part, &mut self.gzip) {
+            (Part::Own(text), None) => text,
+            (Part::Own(text), Some(gzip)) => gzip.add(&Blocks::stored(&text)),
+            (Part::Shared(event), None) => event.text().clone(),
+            // Boxed, because it takes memory only while it works.
+            (Part::Shared(event), Some(gzip)) => gzip.add(Box::pin(event.blocks()).await),
+            (Part::Start, Some(gzip)) => gzip.begin(),
+            (Part::End, Some(gzip)) => gzip.end(),
+            (Part::Start | Part::End, None) => Bytes::new(),
+        }
+    }
+
+    /// Adds the end of the stream.
+    fn end(&mut self) {
+        self.push_own(connect_elsewhere());
+        self.pending.extend(self.gzip.is_some().then_some(Part::End));
+        self.progress = Progress::Ended;
     }
 
     /// Adds the events of a version to the pending ones.
     async fn add(&mut self, version: &Version) {
         let body = &version.body;
         if let Content::Ended(within) = body.content {
-            sleep(within.mul_f64(fastrand::f64())).await;
-            self.push_own(connect_elsewhere());
-            self.pending.extend(self.gzip.as_ref().map(GzipStream::end));
-            self.has_ended = true;
+            self.progress = Progress::Ending(Instant::now() + within.mul_f64(fastrand::f64()));
             return;
         }
         let stale_since = version.stale_since;
-        let is_stale = Some(stale_since.is_some());
+        // Without a response of the module, it is not known.
+        let is_known = matches!(body.content, Content::Response(_));
+        let is_stale = if is_known { Some(stale_since.is_some()) } else { self.sent.is_stale };
         let is_other = std::mem::replace(&mut self.sent.is_stale, is_stale) != is_stale;
         // Before the state that is stale, and after the one that is not any more.
         if is_other && stale_since.is_some() {
             self.push_own(event::stale(stale_since));
         }
         let has_it = self.sent.number == Some(body.number)
-            || body.etag().is_some_and(|etag| self.sent.etag.as_ref() == Some(etag));
+            || self.sent.etag.as_ref().is_some_and(|etag| body.has_etag(etag));
         if !has_it {
-            // Boxed, because they take memory only while they work.
+            // Boxed, because it takes memory only while it works.
             let difference = Box::pin(self.difference(body)).await;
-            Box::pin(self.push(&difference)).await;
+            self.pending.push_back(Part::Shared(difference));
         }
         self.sent.number = Some(body.number);
         self.sent.etag = body.etag().map(copied);
@@ -151,13 +198,16 @@ impl EventStream {
     /// Ends the stream without the event that was returned last, and returns the end, unless it is
     /// the end that does not fit.
     fn give_up(&mut self) -> Option<Bytes> {
-        // The checksum of a compressed stream includes that event.
-        if self.has_ended || self.gzip.is_some() {
+        if self.progress == Progress::Ended {
             return None;
         }
         self.pending.clear();
-        self.has_ended = true;
-        Some(connect_elsewhere())
+        self.progress = Progress::Ended;
+        let text = connect_elsewhere();
+        Some(match &mut self.gzip {
+            Some(gzip) => last_part(gzip.take_back(), gzip, &text),
+            None => text,
+        })
     }
 
     /// Returns the event that makes the client's version this one.
@@ -169,22 +219,8 @@ impl EventStream {
         patch.unwrap_or_else(|| body.event())
     }
 
-    /// Adds an event that other clients get, too.
-    async fn push(&mut self, event: &Event) {
-        let bytes = match &mut self.gzip {
-            Some(gzip) => gzip.add(event.blocks().await),
-            None => event.text().clone(),
-        };
-        self.pending.push_back(bytes);
-    }
-
-    /// Adds a short event of this client.
     fn push_own(&mut self, text: Bytes) {
-        let bytes = match &mut self.gzip {
-            Some(gzip) => gzip.add(&Blocks::stored(&text)),
-            None => text,
-        };
-        self.pending.push_back(bytes);
+        self.pending.push_back(Part::Own(text));
     }
 
     /// Returns the events as the body of a response on this connection.
@@ -263,7 +299,8 @@ pub(in crate::http) fn head(first: &Outcome, request: &HeaderMap) -> Result<Stre
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    headers.append(VARY, HeaderValue::from_static("accept, accept-encoding, prefer"));
+    vary::add(&mut headers, &["accept-encoding"]);
+    vary::add(&mut headers, &vary::INTEREST);
     Ok(StreamHead { headers, is_compressed: encoding.is_some() })
 }
 
@@ -274,10 +311,142 @@ pub(in crate::http) fn ended(is_compressed: bool) -> Bytes {
         return text;
     }
     let mut gzip = GzipStream::default();
-    [GzipStream::begin(), gzip.add(&Blocks::stored(&text)), gzip.end()].concat().into()
+    last_part(gzip.begin(), &mut gzip, &text)
+}
+
+/// Returns the last bytes of a compressed stream, which begin with these and end with this event.
+fn last_part(first: Bytes, gzip: &mut GzipStream, text: &[u8]) -> Bytes {
+    [first, gzip.add(&Blocks::stored(text)), gzip.end()].concat().into()
 }
 
 /// Returns the field that lets a client connect to another server after a time.
 fn connect_elsewhere() -> Bytes {
     event::retry(MIN_RETRY + RETRY_RANGE.mul_f64(fastrand::f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bytes, EventStream};
+    use crate::http::live::fixture::{Fixture, check_spread};
+    use flate2::write::GzDecoder;
+    use futures_util::future::join_all;
+    use std::io::Write;
+    use std::time::Duration;
+    use tokio::time::{Instant, pause, resume};
+
+    /// A client of a stream.
+    struct Reader {
+        events: EventStream,
+        decoder: Option<GzDecoder<Vec<u8>>>,
+    }
+
+    impl Reader {
+        async fn new(fixture: &Fixture, is_compressed: bool) -> Self {
+            let events = fixture.stream(is_compressed).await;
+            let decoder = is_compressed.then(|| GzDecoder::new(Vec::new()));
+            Self { events, decoder }
+        }
+
+        /// Returns the text of the next event; `None` at the end of the stream.
+        async fn next(&mut self) -> Option<String> {
+            loop {
+                let Some(bytes) = self.events.next().await else {
+                    if let Some(decoder) = &mut self.decoder {
+                        decoder.try_finish().expect("the checksum is right");
+                    }
+                    return None;
+                };
+                let text = self.text(&bytes);
+                if !text.is_empty() {
+                    return Some(text);
+                }
+            }
+        }
+
+        fn text(&mut self, bytes: &Bytes) -> String {
+            let Some(decoder) = &mut self.decoder else {
+                return String::from_utf8(bytes.to_vec()).unwrap();
+            };
+            decoder.write_all(bytes).unwrap();
+            decoder.flush().unwrap();
+            String::from_utf8(std::mem::take(decoder.get_mut())).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_comment_is_sent_after_each_20_seconds_without_an_event() {
+        let fixture = Fixture::new();
+        for is_compressed in [false, true] {
+            let mut reader = Reader::new(&fixture, is_compressed).await;
+            assert!(reader.next().await.unwrap().contains("event: change\n"));
+            pause();
+            let start = Instant::now();
+            for number in 1..=3 {
+                assert_eq!(reader.next().await.unwrap(), ":\n\n");
+                assert_eq!(start.elapsed().as_secs(), 20 * number);
+            }
+            resume();
+        }
+    }
+
+    /// A client does not get the event that is too large for the memory of responses.
+    #[tokio::test]
+    async fn a_stream_that_is_given_up_ends_correctly() {
+        let fixture = Fixture::new();
+        for is_compressed in [false, true] {
+            for taken in 0..4 {
+                let mut reader = Reader::new(&fixture, is_compressed).await;
+                let mut text = String::new();
+                for chain in 0..taken {
+                    let bytes = reader.events.next().await.unwrap();
+                    text += &reader.text(&bytes);
+                    let chain = format!("chain-{is_compressed}-{taken}-{chain}");
+                    fixture.publisher.update_state(|state| state.chains.push(chain.into()));
+                }
+                reader.events.next().await.unwrap();
+                let last = reader.events.give_up().unwrap();
+                let last = reader.text(&last);
+                assert!(last.starts_with("retry: ") && last.ends_with("\n\n"), "{last}");
+                // The first part of a compressed stream is its header.
+                let changes = if is_compressed { taken.max(1) - 1 } else { taken };
+                assert_eq!(text.matches("event: change\n").count(), changes);
+                assert_eq!(reader.next().await, None);
+                assert_eq!(reader.events.give_up(), None);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_end_at_random_moments_when_the_server_ends_them() {
+        fastrand::seed(3);
+        for is_compressed in [false, true] {
+            let fixture = Fixture::new();
+            let mut readers = Vec::new();
+            for _ in 0..200 {
+                let mut reader = Reader::new(&fixture, is_compressed).await;
+                reader.next().await.unwrap();
+                readers.push(reader);
+            }
+            let within = Duration::from_secs(60);
+            fixture.live.end(within);
+            pause();
+            let start = Instant::now();
+            let ends = readers.into_iter().map(async |mut reader| {
+                let mut last = reader.next().await.unwrap();
+                // A proxy would end a connection without data.
+                while last == ":\n\n" {
+                    last = reader.next().await.unwrap();
+                }
+                let end = start.elapsed();
+                assert_eq!(reader.next().await, None);
+                let retry = last.strip_prefix("retry: ").unwrap().trim_end().parse().unwrap();
+                (end, Duration::from_millis(retry))
+            });
+            let (ends, retries): (Vec<_>, Vec<_>) = join_all(ends).await.into_iter().unzip();
+            resume();
+            check_spread(&ends, Duration::ZERO, within);
+            let (least, most) = (Duration::from_millis(500), Duration::from_secs(3));
+            check_spread(&retries, least, most);
+        }
+    }
 }

@@ -27,7 +27,19 @@ pub(super) struct Blocks {
 /// The compressed stream of a client.
 #[derive(Debug, Default)]
 pub(super) struct GzipStream {
+    /// The checksum of the events before the last part.
     checksum: Crc,
+    last: LastPart,
+}
+
+/// The part of a stream that was returned last, which can be taken back.
+#[derive(Debug, Default)]
+enum LastPart {
+    #[default]
+    None,
+    Header,
+    /// An event, with its checksum.
+    Event(Crc),
 }
 
 impl Blocks {
@@ -60,19 +72,39 @@ impl Blocks {
 
 impl GzipStream {
     /// Returns the bytes before all events.
-    pub(super) fn begin() -> Bytes {
+    pub(super) fn begin(&mut self) -> Bytes {
+        self.last = LastPart::Header;
         HEADER
     }
 
     /// Adds the next event, and returns its bytes.
     pub(super) fn add(&mut self, blocks: &Blocks) -> Bytes {
-        self.checksum.combine(&blocks.checksum);
+        self.keep_last();
+        let mut checksum = Crc::new();
+        checksum.combine(&blocks.checksum);
+        self.last = LastPart::Event(checksum);
         blocks.bytes.clone()
     }
 
+    /// Takes the part back that was returned last, since the client does not get it. Returns
+    /// the bytes before the next event, if these were taken back.
+    pub(super) fn take_back(&mut self) -> Bytes {
+        match std::mem::take(&mut self.last) {
+            LastPart::Header => self.begin(),
+            LastPart::None | LastPart::Event(_) => Bytes::new(),
+        }
+    }
+
+    fn keep_last(&mut self) {
+        if let LastPart::Event(checksum) = std::mem::take(&mut self.last) {
+            self.checksum.combine(&checksum);
+        }
+    }
+
     /// Returns the bytes after all events.
-    pub(super) fn end(&self) -> Bytes {
-        let Self { checksum } = self;
+    pub(super) fn end(&mut self) -> Bytes {
+        self.keep_last();
+        let Self { checksum, .. } = self;
         let end = [checksum.sum().to_le_bytes(), checksum.amount().to_le_bytes()];
         [&LAST_BLOCK[..], end.as_flattened()].concat().into()
     }
@@ -99,7 +131,7 @@ mod tests {
         for order in [vec![0, 1, 2, 3, 4], vec![3, 2, 2, 1, 0, 4], vec![]] {
             let mut stream = GzipStream::default();
             let mut decoder = GzDecoder::new(Vec::new());
-            decoder.write_all(&GzipStream::begin()).unwrap();
+            decoder.write_all(&stream.begin()).unwrap();
             let mut sent: Vec<u8> = Vec::new();
             for number in order {
                 decoder.write_all(&stream.add(&blocks[number])).unwrap();

@@ -4,6 +4,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use relayer_rest_sandbox::{GuestRequest, visible_headers};
 
 use super::resolve::Answer;
+use crate::registry::MountPath;
 
 /// The key of an entry. Requests with equal keys get equal responses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,12 +19,10 @@ impl Key {
     /// the module read. If that is not known, it is the whole request, except for the headers
     /// that tell equal requests apart.
     pub(super) fn new(request: &GuestRequest, answer: &Answer) -> Self {
-        let mut parts = Parts::default();
-        parts.add(answer.mount.path().as_str().as_bytes());
-        parts.add(request.target.path().as_bytes());
         match &answer.outcome {
             Ok(response) if response.reads().is_complete() => {
                 let reads = response.reads();
+                let mut parts = Parts::new(request, answer.mount.path());
                 if reads.has_query() {
                     parts.add(b"?");
                     parts.query(request);
@@ -36,20 +35,38 @@ impl Key {
                 for (name, values) in headers {
                     parts.header(name, values.iter());
                 }
+                Self(parts.0.into())
             }
-            unknown => {
-                parts.add(if unknown.is_ok() { b"whole" } else { b"error" });
-                parts.query(request);
-                for (name, value) in visible_headers(&request.headers) {
-                    parts.header(name, [value].into_iter());
-                }
-            }
+            Ok(_) => Self::whole(request, answer.mount.path(), b"whole"),
+            Err(_) => Self::of_failure(request, answer.mount.path()),
+        }
+    }
+
+    /// Returns the key of a request for which the module fails. The parts that it read before
+    /// that are not known.
+    pub(super) fn of_failure(request: &GuestRequest, mount: &MountPath) -> Self {
+        Self::whole(request, mount, b"error")
+    }
+
+    fn whole(request: &GuestRequest, mount: &MountPath, kind: &[u8]) -> Self {
+        let mut parts = Parts::new(request, mount);
+        parts.add(kind);
+        parts.query(request);
+        for (name, value) in visible_headers(&request.headers) {
+            parts.header(name, [value].into_iter());
         }
         Self(parts.0.into())
     }
 }
 
 impl Parts {
+    fn new(request: &GuestRequest, mount: &MountPath) -> Self {
+        let mut parts = Self::default();
+        parts.add(mount.as_str().as_bytes());
+        parts.add(request.target.path().as_bytes());
+        parts
+    }
+
     /// Adds a part with its length, so that no two lists of parts are equal.
     fn add(&mut self, part: &[u8]) {
         self.0.extend(part.len().to_le_bytes());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Request;
-use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, VARY};
+use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::content::Content;
@@ -12,6 +12,7 @@ use super::resolve::Outcome;
 use super::waiter::Waiter;
 use crate::cache::RecordedResponse;
 use crate::http::reply;
+use crate::response::vary;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
@@ -28,7 +29,9 @@ pub(in crate::http) async fn long_poll(
         match version.content() {
             Content::Response(response) if has(request, response).await => {}
             Content::Response(response) => return Some(Ok(Arc::clone(response))),
-            Content::Error(response) => return Some(Err(Arc::clone(response))),
+            Content::Error(response) | Content::Failure(response, _) => {
+                return Some(Err(Arc::clone(response)));
+            }
             Content::Moved => {}
             Content::Ended(within) => {
                 let end = Instant::now() + within.mul_f64(fastrand::f64());
@@ -61,5 +64,54 @@ pub(in crate::http) fn add_applied(headers: &mut HeaderMap, preference: &str) {
 /// Adds the headers of a response to a request that preferred to wait.
 pub(in crate::http) fn add_headers(headers: &mut HeaderMap, applied: Duration) {
     add_applied(headers, &format!("wait={}", applied.as_secs()));
-    headers.append(VARY, HeaderValue::from_static("prefer"));
+    vary::add(headers, &vary::INTEREST);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::long_poll;
+    use crate::http::live::fixture::{Fixture, RESOLUTION, check_spread};
+    use futures_util::future::join_all;
+    use std::time::Duration;
+    use tokio::time::{Instant, pause, resume};
+
+    /// Returns the times that requests wait, if the server ends their waits within a time or
+    /// does not.
+    async fn waits(wait: Duration, end: Option<Duration>) -> Vec<Duration> {
+        fastrand::seed(3);
+        let fixture = Fixture::new();
+        let mut polls = Vec::new();
+        for _ in 0..200 {
+            polls.push(fixture.poll().await);
+        }
+        pause();
+        if let Some(within) = end {
+            fixture.live.end(within);
+        }
+        let start = Instant::now();
+        let ends = polls.into_iter().map(async |(request, waiter)| {
+            assert!(long_poll(waiter, wait, &request).await.is_none());
+            start.elapsed()
+        });
+        let ends = join_all(ends).await;
+        resume();
+        ends
+    }
+
+    #[tokio::test]
+    async fn a_wait_is_shortened_by_up_to_a_sixteenth() {
+        let ends = waits(Duration::from_secs(160), None).await;
+        check_spread(&ends, Duration::from_secs(150), Duration::from_secs(160));
+    }
+
+    #[tokio::test]
+    async fn waits_end_at_random_moments_when_the_server_ends_them() {
+        let within = Duration::from_secs(60);
+        let ends = waits(Duration::from_mins(5), Some(within)).await;
+        check_spread(&ends, Duration::ZERO, within);
+        // Those that are over before are not longer.
+        let ends = waits(Duration::from_secs(16), Some(within)).await;
+        assert!(*ends.iter().max().unwrap() <= Duration::from_secs(16) + RESOLUTION);
+        assert!(*ends.iter().min().unwrap() < Duration::from_secs(1));
+    }
 }

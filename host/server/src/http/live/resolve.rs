@@ -22,6 +22,8 @@ pub(in crate::http) struct Answer {
     /// The module; none if the mount has none.
     pub(in crate::http) active: Option<Arc<ActiveModule>>,
     pub(in crate::http) outcome: Outcome,
+    /// Whether the module has failed for this request: it may respond to others.
+    pub(in crate::http) is_failure: bool,
 }
 
 impl Answer {
@@ -56,7 +58,12 @@ pub(super) fn find(
     let found = {
         let Some(active) = mount.active() else {
             let response = HostError::without_module(&mount).response();
-            return Ok(Answer { mount, active: None, outcome: Err(Arc::new(response)) });
+            return Ok(Answer {
+                mount,
+                active: None,
+                outcome: Err(Arc::new(response)),
+                is_failure: false,
+            });
         };
         let own = mount.path().strip_prefix(request.target.as_str());
         let target = PathAndQuery::try_from(&*own).unwrap_or(PathAndQuery::from_static("/"));
@@ -67,7 +74,9 @@ pub(super) fn find(
         }
     };
     match found {
-        Ok((active, response)) => Ok(Answer { mount, active: Some(active), outcome: Ok(response) }),
+        Ok((active, response)) => {
+            Ok(Answer { mount, active: Some(active), outcome: Ok(response), is_failure: false })
+        }
         Err((request, uncached)) => Err(Missed { mount, request, uncached }),
     }
 }
@@ -78,11 +87,13 @@ impl Missed {
         let Self { mount, request, uncached } = self;
         match mount.run(request, uncached, state).await {
             Ok(Responded { active, response }) => {
-                Answer { mount, active: Some(active), outcome: Ok(response) }
+                Answer { mount, active: Some(active), outcome: Ok(response), is_failure: false }
             }
             Err(error) => {
                 let response = report::failure(&mount, &error);
-                Answer { mount, active: Some(error.active), outcome: Err(Arc::new(response)) }
+                let is_failure = error.is_of_request();
+                let outcome = Err(Arc::new(response));
+                Answer { mount, active: Some(error.active), outcome, is_failure }
             }
         }
     }

@@ -82,6 +82,11 @@ impl Body {
         }
     }
 
+    /// Returns whether an entity tag is that of the version, in any encoding.
+    pub(super) fn has_etag(&self, tag: &HeaderValue) -> bool {
+        matches!(&self.content, Content::Response(response) if response.has_etag(tag))
+    }
+
     /// Returns the version as an event.
     pub(super) fn event(&self) -> Event {
         let make = || Event::new(event::version(&self.content, self.etag()));

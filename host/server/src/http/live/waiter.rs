@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::client::Client;
 use super::content::Content;
 use super::entries::{Added, EntryId, NotAdded};
+use super::key::Key;
 use super::resolve::{self, Answer};
 use super::version::{Body, Version};
 use super::{Refusal, Shared};
@@ -38,22 +39,33 @@ impl Waiter {
     pub(super) async fn newest(&mut self) -> Arc<Version> {
         loop {
             let version = self.added.versions.newest();
-            match version.content() {
-                Content::Moved => {
-                    // Boxed, because it is rare, and enlarges the future of each client.
-                    if let Err(ended) = Box::pin(self.move_on()).await {
-                        return ended;
-                    }
-                }
-                _ => return version,
+            if !self.must_move(version.content()) {
+                return version;
             }
+            // Boxed, because it is rare, and enlarges the future of each client.
+            if let Err(ended) = Box::pin(self.move_on()).await {
+                return ended;
+            }
+        }
+    }
+
+    /// Returns whether the client's request has a response of its own.
+    fn must_move(&self, content: &Content) -> bool {
+        match content {
+            Content::Moved => true,
+            Content::Failure(_, key) => {
+                let request = self.client.request();
+                let mounts = self.shared.registry.now();
+                *key != Key::of_failure(&request, mounts.route(request.target.path()).path())
+            }
+            _ => false,
         }
     }
 
     /// Waits for a newer version, and returns it.
     pub(super) async fn next(&mut self) -> Arc<Version> {
         // A move that was interrupted is repeated.
-        if !matches!(self.added.versions.peek().content(), Content::Moved) {
+        if !self.must_move(self.added.versions.peek().content()) {
             self.added.versions.changed().await;
         }
         self.newest().await
@@ -81,6 +93,12 @@ impl Waiter {
     }
 }
 
+/// The answer to a client, or the entry of failures that it was added to.
+enum Resolved {
+    Answer(Answer),
+    Failure(Added),
+}
+
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.shared.entries().remove(self.added.id, &self.client);
@@ -95,7 +113,10 @@ impl Shared {
         for _ in 0..MAX_TRIES {
             let current = match answer.take() {
                 Some(answer) => answer,
-                None => self.resolve(&request).await,
+                None => match self.resolve(client, &request).await {
+                    Resolved::Answer(answer) => answer,
+                    Resolved::Failure(added) => return Ok(added),
+                },
             };
             match self.add(client, &request, current) {
                 Err(NotAdded::Outdated) => {}
@@ -107,16 +128,22 @@ impl Shared {
     }
 
     /// Returns the answer to a request: the cached one, or by a run as soon as the budget has
-    /// one.
-    async fn resolve(&self, request: &GuestRequest) -> Answer {
+    /// one. If the module fails for equal requests, the client joins them.
+    async fn resolve(&self, client: &Client, request: &Arc<GuestRequest>) -> Resolved {
         // Clients take turns: if all waited for the budget, each run would wake all of them.
         let turn = self.turn.lock().await;
         let missed = loop {
             let missed = match resolve::find(&self.registry, &self.state, request) {
-                Ok(answer) => return answer,
+                Ok(answer) => return Resolved::Answer(answer),
                 Err(missed) => missed,
             };
-            let taken = self.entries().take_run(Instant::now());
+            let taken = {
+                let mut entries = self.entries();
+                if let Some(added) = entries.join_failure(client, request, &self.registry) {
+                    return Resolved::Failure(added);
+                }
+                entries.take_run(Instant::now())
+            };
             match taken {
                 Ok(()) => break missed,
                 Err(later) => sleep_until(later).await,
@@ -125,7 +152,7 @@ impl Shared {
         drop(turn);
         let answer = missed.run(&self.state).await;
         self.entries().ran();
-        answer
+        Resolved::Answer(answer)
     }
 
     fn add(

@@ -1,0 +1,105 @@
+//! Clients that wait for a response of the bundled module, for tests with a paused clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request};
+use relayer_rest_modules::DEFAULT_MODULE;
+use relayer_rest_sandbox::{Engine, GuestRequest, Limits, Module};
+use relayer_rest_state::{RelayerState, StatePublisher};
+
+use super::event_stream::EventStream;
+use super::resolve::{self, Answer};
+use super::{Client, Live, LiveLimits, LiveTally, Refusal, Waiter};
+use crate::http::connections::Peer;
+use crate::registry::{Mount, Registry};
+
+/// The path that the clients wait for.
+const PATH: &str = "/state";
+
+/// A server without listeners.
+pub(super) struct Fixture {
+    pub(super) live: Live,
+    pub(super) publisher: StatePublisher,
+    pub(super) registry: Arc<Registry>,
+}
+
+impl Fixture {
+    /// Creates the server, and a state with one chain.
+    pub(super) fn new() -> Self {
+        let long = Duration::from_mins(10);
+        let limits = Limits { time: long, queue_wait: long, ..Limits::default() };
+        let engine = Engine::new(&limits).unwrap();
+        let module = Module::from_bytes(&engine, "test", DEFAULT_MODULE).unwrap();
+        let registry = Arc::new(Registry::new(Mount::api(module)));
+        let publisher = StatePublisher::new();
+        publisher.set_state(RelayerState { chains: vec!["a".into()], workers: vec![] });
+        let state = publisher.reader();
+        let limits = LiveLimits::default();
+        let live = Live::new(Arc::clone(&registry), state, limits, LiveTally::default());
+        Self { live, publisher, registry }
+    }
+
+    /// Lets a client wait whose request has these headers.
+    pub(super) async fn wait(&self, headers: HeaderMap) -> Result<Waiter, Refusal> {
+        self.wait_after(headers, self.answer().await).await
+    }
+
+    /// Lets a client wait that has this answer.
+    pub(super) async fn wait_after(
+        &self,
+        headers: HeaderMap,
+        answer: Answer,
+    ) -> Result<Waiter, Refusal> {
+        let request = GuestRequest::new(Method::GET, PATH.parse().unwrap(), headers);
+        self.live.wait(Client::new(&request, Peer::SEVERAL), answer).await
+    }
+
+    /// Returns the current answer.
+    pub(super) async fn answer(&self) -> Answer {
+        let request = GuestRequest::new(Method::GET, PATH.parse().unwrap(), HeaderMap::new());
+        let state = self.publisher.reader();
+        match resolve::find(&self.registry, &state, &request) {
+            Ok(answer) => answer,
+            Err(missed) => missed.run(&state).await,
+        }
+    }
+
+    /// Returns the stream of a client that accepts it compressed or not.
+    pub(super) async fn stream(&self, is_compressed: bool) -> EventStream {
+        let waiter = self.wait(HeaderMap::new()).await.unwrap();
+        EventStream::new(waiter, false, is_compressed, &HeaderMap::new())
+    }
+
+    /// Returns a request that has the current response, and its waiter.
+    pub(super) async fn poll(&self) -> (Request<()>, Waiter) {
+        let outcome = self.answer().await.outcome.unwrap();
+        let etag = outcome.plain().headers["etag"].clone();
+        let mut request = Request::get(PATH).body(()).unwrap();
+        *request.headers_mut() = headers("if-none-match", etag);
+        let waiter = self.wait(request.headers().clone()).await.unwrap();
+        (request, waiter)
+    }
+}
+
+/// The resolution of timers, to which a time is rounded up.
+pub(super) const RESOLUTION: Duration = Duration::from_millis(1);
+
+/// Returns a map with this header.
+pub(super) fn headers(name: &'static str, value: HeaderValue) -> HeaderMap {
+    [(HeaderName::from_static(name), value)].into_iter().collect()
+}
+
+/// Checks that moments are spread over a time: each tenth of it has some.
+pub(super) fn check_spread(moments: &[Duration], from: Duration, to: Duration) {
+    let mut tenths = [0; 10];
+    for moment in moments {
+        assert!((from..=to + RESOLUTION).contains(moment), "{moment:?}");
+        let place = (*moment - from).as_secs_f64() / (to - from).as_secs_f64();
+        // It is between 0 and 1.
+        let tenth = (0..10).rev().find(|tenth| place >= f64::from(*tenth) / 10.0);
+        tenths[usize::try_from(tenth.unwrap()).unwrap()] += 1;
+    }
+    assert!(tenths.iter().all(|count| *count > 0), "{tenths:?}");
+}
