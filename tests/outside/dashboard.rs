@@ -573,7 +573,7 @@ async fn the_telemetry_is_shown_with_its_problems() {
             check_layout(&browser, screen, &name).await;
         }
     }
-    publisher.set_telemetry_stale(Instant::now());
+    publisher.set_telemetry_stale(Some(Instant::now()));
     browser.wait("return document.querySelectorAll('#problem-list > li').length === 3").await;
     assert!(browser.text(NOTICE).await.contains("The telemetry has not been readable since "));
     publisher.set_telemetry_not_ready(NotReady::default());

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -294,6 +295,15 @@ async fn the_credentials_of_readers_cannot_write() {
     intruder.publish(666);
     writer.publish(2);
     until("the writer writes", || number(&reader) == Some(2)).await;
+    // A request for the clock names a stored subject for the response.
+    let (user, address) = ("reader", nats.address());
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let connect = format!("CONNECT {{\"verbose\":false,\"user\":\"{user}\",\"pass\":\"r\"}}\r\n");
+    stream.write_all(connect.as_bytes()).unwrap();
+    for subject in ["lease", "index", "set.commit"] {
+        let request = format!("PUB relayer.fleet.clock relayer.fleet.{subject} 0\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+    }
     // It would have taken over by now, if it could.
     drop(writer);
     until("the state is stale", || reader.snapshot().stale().is_some()).await;

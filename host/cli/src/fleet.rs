@@ -8,6 +8,7 @@ use relayer_rest_server::config::Config;
 use relayer_rest_state::StatePublisher;
 use tokio::runtime::Handle;
 
+use super::serve::if_ended;
 use super::serve_error::ServeError;
 
 /// A connection to a fleet that is not in use yet.
@@ -52,10 +53,14 @@ impl Fleet {
     /// ends.
     pub(super) fn run(self, publisher: &StatePublisher) {
         if let Some(subscription) = self.subscription {
-            self.runtime.spawn(subscription.run(publisher.clone()));
+            let reading = self.runtime.spawn(subscription.run(publisher.clone()));
+            let publisher = publisher.clone();
+            self.runtime.spawn(if_ended(reading, move |reason| publisher.set_not_ready(reason)));
         }
         if let Some(publication) = self.publication {
-            self.runtime.spawn(publication.run(publisher.clone()));
+            let publishing = self.runtime.spawn(publication.run(publisher.clone()));
+            let publisher = publisher.clone();
+            self.runtime.spawn(if_ended(publishing, move |_| publisher.set_epoch(None)));
         }
     }
 }

@@ -340,7 +340,7 @@ pub(super) fn poll(
 }
 
 /// Marks the data of a source as not known when its polling has ended by a panic.
-async fn if_ended(polling: JoinHandle<()>, set_not_ready: impl FnOnce(NotReady)) {
+pub(super) async fn if_ended(polling: JoinHandle<()>, set_not_ready: impl FnOnce(NotReady)) {
     if let Err(error) = polling.await {
         error!(%error, "polling the relayer ended; restart to resume it");
         set_not_ready(NotReady {

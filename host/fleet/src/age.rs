@@ -12,8 +12,9 @@ use crate::message::ClockReading;
 /// The time after which a bound is replaced, because clocks do not have the same speed.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
-/// The reciprocal of the maximum difference between the speeds of two clocks: 200 ppm.
-const MAX_DRIFT: u32 = 5_000;
+/// The reciprocal of the maximum difference between the speeds of two clocks: 1,000 ppm, when
+/// both are being corrected.
+const MAX_DRIFT: u32 = 1_000;
 
 /// A bound on the clock of a writer.
 #[derive(Debug, Clone, Copy)]
@@ -43,22 +44,24 @@ impl ClockBound {
 
     /// Returns the maximum by which an age may be too large.
     pub(crate) fn slack(&self) -> Duration {
-        self.received - self.requested
+        self.received.saturating_duration_since(self.requested)
     }
 
     /// Returns the earliest time that may have been this time on the clock.
     pub(crate) fn earliest(&self, time: Duration, now: Instant) -> Option<Instant> {
+        now.checked_sub(self.latest(now).saturating_sub(time))
+    }
+
+    /// Returns the time that the clock shows at most.
+    pub(crate) fn latest(&self, now: Instant) -> Duration {
         let elapsed = now.saturating_duration_since(self.requested);
-        // The clock shows at most this now.
-        let latest = self.time + elapsed + elapsed / MAX_DRIFT;
-        let age = latest.saturating_sub(time);
-        now.checked_sub(age)
+        self.time.saturating_add(elapsed).saturating_add(elapsed / MAX_DRIFT)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ClockBound, MAX_AGE};
+    use super::{ClockBound, MAX_AGE, MAX_DRIFT};
     use crate::message::{ClockReading, VERSION};
     use std::time::{Duration, Instant};
 
@@ -85,7 +88,7 @@ mod tests {
                 for later in times {
                     let (age, computed) = ages(there, back, later);
                     assert!(computed >= age, "{computed:?} < {age:?}");
-                    let drift = Duration::from_millis(2);
+                    let drift = (there + back + later) / MAX_DRIFT + Duration::from_millis(1);
                     assert!(computed <= age + there + back + drift, "{computed:?} > {age:?}");
                 }
             }

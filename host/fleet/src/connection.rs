@@ -143,6 +143,9 @@ impl Connection {
             (None, None) => {}
             _ => return Err(FleetError::Certificate),
         }
+        if settings.ca.is_some() || settings.certificate.is_some() {
+            options = options.require_tls(true);
+        }
         let client = options.connect(servers).await.map_err(|error| failed(error.to_string()))?;
         let jetstream = jetstream::context::ContextBuilder::new()
             .timeout(REQUEST_TIME)

@@ -74,6 +74,8 @@ pub(crate) struct Alive {
     pub(crate) is_confirming: bool,
     /// Whether the chains are from the same source.
     pub(crate) chains: bool,
+    /// The time on this clock since which the telemetry is stale, if it is.
+    pub(crate) telemetry_stale: Option<Duration>,
 }
 
 /// A reading of the clock of the writer, in response to a reader.

@@ -1,11 +1,15 @@
 //! Publishes the state of this process to a fleet, or stands by.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, Stream};
+use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -19,13 +23,14 @@ use crate::connection::{Change, Connection, FleetError, machine_name, stream_con
 use crate::message::{Alive, Index, Lease, Message};
 use crate::settings::FleetSettings;
 use crate::subjects::Subjects;
-use crate::writer::{Action, Appended, Content, Event, Observation, Stored, Writer};
+use crate::writer::{Action, Appended, Clock, Content, Event, Observation, Stored, Writer};
 
 /// The time after which the stream is read again if it could not be read.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// The maximum number of messages after an index that are read: a generation has no more parts.
-const MAX_UNCOMMITTED: usize = 1 << 16;
+/// The maximum number of messages after an index that are read. If there are more, all parts are
+/// stored again.
+const MAX_UNCOMMITTED: u64 = 64;
 
 /// A publication to a fleet.
 pub struct Publication {
@@ -62,23 +67,24 @@ impl Publication {
         let mut writer = Writer::new(name, max_unconfirmed, fastrand::Rng::new(), Instant::now());
         let mut driver =
             Driver { jetstream, subjects, publisher, address, reading: None, appending: None };
+        let is_active = Arc::new(AtomicBool::new(false));
         let alive = client.subscribe(driver.subjects.alive()).await;
         let clock = client.subscribe(driver.subjects.clock()).await;
-        let (Ok(mut alive), Ok(mut clock)) = (alive, clock) else { return };
+        let (Ok(mut alive), Ok(clock)) = (alive, clock) else { return };
+        tokio::spawn(answer(client.clone(), clock, writer.clock(), Arc::clone(&is_active)));
         loop {
             let observation = Event::Observed(observe(&state));
             driver.run(writer.handle(observation, Instant::now(), SystemTime::now())).await;
+            is_active.store(writer.is_active(), Ordering::Relaxed);
             let event = tokio::select! {
                 biased;
-                Some(content) = pending(&mut driver.reading) => Event::Read(content),
-                Some(appended) = pending(&mut driver.appending) => Event::Appended(appended),
-                Some(message) = clock.next() => {
-                    if let Some(reply) = message.reply {
-                        let response = writer.reading(Instant::now()).encode();
-                        client.publish(reply, response).await.ok();
-                    }
+                () = sleep_until(writer.deadline().into()) => {
+                    driver.run(writer.wake(Instant::now(), SystemTime::now())).await;
                     continue;
                 }
+                Some(content) = pending(&mut driver.reading) => Event::Read(content),
+                Some(appended) = pending(&mut driver.appending) => Event::Appended(appended),
+
                 Some(message) = alive.next() => match Alive::decode(&message.payload) {
                     Ok(alive) => Event::Alive(alive),
                     Err(_) => continue,
@@ -88,12 +94,24 @@ impl Publication {
                     continue;
                 }
                 _ = changed.changed() => continue,
-                () = sleep_until(writer.deadline().into()) => {
-                    driver.run(writer.wake(Instant::now(), SystemTime::now())).await;
-                    continue;
-                }
             };
             driver.run(writer.handle(event, Instant::now(), SystemTime::now())).await;
+        }
+    }
+}
+
+/// Responds to requests for the clock while this process is the writer.
+async fn answer(
+    client: Client,
+    mut requests: Subscriber,
+    clock: Clock,
+    is_active: Arc<AtomicBool>,
+) {
+    while let Some(request) = requests.next().await {
+        // NATS does not check whether the client may publish to the subject that it names.
+        let reply = request.reply.filter(|reply| reply.starts_with("_INBOX."));
+        if let (Some(reply), true) = (reply, is_active.load(Ordering::Relaxed)) {
+            client.publish(reply, clock.reading(Instant::now()).encode()).await.ok();
         }
     }
 }
@@ -110,7 +128,7 @@ fn observe(state: &StateReader) -> Observation {
     Observation { snapshot, confirmed }
 }
 
-/// Waits for a future, and forgets it then.
+/// Waits for a future, and clears it then.
 async fn pending<T>(future: &mut Option<BoxFuture<'static, T>>) -> Option<T> {
     let result = match future {
         Some(future) => future.await,
@@ -150,20 +168,25 @@ impl Driver {
                 Action::Append { after, messages } => {
                     self.appending = Some(Box::pin(append(jetstream, subjects, after, messages)));
                 }
-                Action::Remove(names) => {
+                Action::Remove { names, until } => {
                     tokio::spawn(async move {
                         let Ok(stream) = jetstream.get_stream_no_info(subjects.stream()).await
                         else {
                             return;
                         };
                         for name in names {
-                            stream.purge().filter(subjects.part(&name)).await.ok();
+                            let purge = stream.purge().filter(subjects.part(&name));
+                            // A later message with this name stays.
+                            purge.sequence(until + 1).await.ok();
                         }
                     });
                 }
                 Action::Send(alive) => {
                     let client = jetstream.client();
-                    client.publish(subjects.alive(), alive).await.ok();
+                    // It would be late when the connection is back.
+                    if client.connection_state() == State::Connected {
+                        client.publish(subjects.alive(), alive).await.ok();
+                    }
                 }
                 Action::Role(epoch) => {
                     let fleet = &self.address;
@@ -196,13 +219,20 @@ async fn append(
     messages: Vec<Stored>,
 ) -> Appended {
     let mut acknowledgements = Vec::with_capacity(messages.len());
-    for (sequence, message) in (after..).zip(messages) {
+    // The server rejects all later messages, too, if it rejects one.
+    let attempt = fastrand::u128(..);
+    let id = |place: usize| format!("{attempt:x}-{place}");
+    for (place, message) in messages.into_iter().enumerate() {
         let subject = subjects.stored(&message);
         let (Stored::Lease(payload)
         | Stored::Part(_, payload)
         | Stored::Index(payload)
         | Stored::Commit(payload)) = message;
-        let publish = PublishMessage::build().payload(payload).expected_last_sequence(sequence);
+        let publish = PublishMessage::build().payload(payload).message_id(id(place));
+        let publish = match place.checked_sub(1) {
+            None => publish.expected_last_sequence(after),
+            Some(before) => publish.expected_last_message_id(id(before)),
+        };
         match jetstream.send_publish(subject, publish).await {
             Ok(acknowledgement) => acknowledgements.push(acknowledgement),
             Err(error) => {
@@ -215,7 +245,12 @@ async fn append(
     for acknowledgement in acknowledgements {
         match acknowledgement.await {
             Ok(stored) => last = stored.sequence,
-            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    PublishErrorKind::WrongLastSequence | PublishErrorKind::WrongLastMessageId
+                ) =>
+            {
                 return Appended::Conflict;
             }
             Err(error) => {
@@ -231,15 +266,19 @@ async fn append(
 /// if there is none.
 async fn read(jetstream: &Context, subjects: &Subjects) -> Result<Content, String> {
     let config = stream_config(subjects);
-    let stream = jetstream.get_or_create_stream(config).await.map_err(|error| error.to_string())?;
+    let stream = jetstream.get_or_create_stream(config.clone()).await;
+    let stream = stream.map_err(|error| error.to_string())?;
+    check(&stream.cached_info().config, &config)?;
     // A lease that is stored later than this is noticed, because it changes the sequence.
     let sequence = stream.cached_info().state.last_sequence;
-    let lease = last(&stream, subjects.lease()).await?.map(|(_, payload)| Lease::decode(&payload));
+    let lease = last(&stream, subjects.lease()).await?;
+    let lease = lease.map(|(_, payload)| Lease::decode(&payload));
     let index = last(&stream, subjects.index()).await?;
     let mut uncommitted = Vec::new();
     if let Some((number, _)) = &index {
         let mut next = number + 1;
-        while next <= sequence && uncommitted.len() < MAX_UNCOMMITTED {
+        let is_known = sequence.saturating_sub(*number) <= MAX_UNCOMMITTED;
+        while next <= sequence && is_known {
             let builder =
                 stream.raw_message_builder().sequence(next).next_by_subject(">".to_owned());
             match builder.send().await {
@@ -252,13 +291,35 @@ async fn read(jetstream: &Context, subjects: &Subjects) -> Result<Content, Strin
             }
         }
     }
+    let is_known = index
+        .as_ref()
+        .is_none_or(|(number, _)| sequence.saturating_sub(*number) <= MAX_UNCOMMITTED);
     let index = index.map(|(_, payload)| Index::decode(&payload));
+    let index = index.transpose().map_err(|error| error.to_string())?;
+    if let (Some(index), false) = (&index, is_known) {
+        uncommitted = index.parts.iter().map(|(name, _)| name.clone()).collect();
+    }
     Ok(Content {
         sequence,
         lease: lease.transpose().map_err(|error| error.to_string())?,
-        index: index.transpose().map_err(|error| error.to_string())?,
+        index,
         uncommitted,
     })
+}
+
+/// Checks that an existing stream has the settings that readers need.
+fn check(found: &Config, expected: &Config) -> Result<(), String> {
+    let is_expected = found.subjects == expected.subjects
+        && found.republish == expected.republish
+        && found.allow_direct
+        && found.max_messages_per_subject == expected.max_messages_per_subject;
+    if is_expected {
+        return Ok(());
+    }
+    let name = &expected.name;
+    Err(format!(
+        "the stream {name} has other subjects, republish, allow_direct or max_msgs_per_subject than a fleet; remove it with `nats stream rm {name}`, or choose another name for the fleet"
+    ))
 }
 
 /// Returns the number and the payload of the last message with this subject.

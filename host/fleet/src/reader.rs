@@ -4,7 +4,7 @@
 //! of its parts is the one in its commit or index; otherwise the missing parts are requested.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, SystemTimeError};
 
 use relayer_rest_state::FleetGeneration;
 
@@ -29,8 +29,9 @@ const MAX_UNCONFIRMED: Duration = Duration::from_secs(2);
 const MAX_SLACK: Duration = Duration::from_millis(250);
 const MAX_READINGS: u32 = 5;
 
-/// The maximum size of the parts that are received before their commit, in bytes.
-const MAX_RECEIVED: usize = 256 << 20;
+/// The maximum size of the parts of a generation, and of those that are received before their
+/// commit, in bytes.
+const MAX_SIZE: usize = 256 << 20;
 
 /// The input of a reader.
 #[derive(Debug)]
@@ -89,10 +90,13 @@ pub(crate) struct Reader {
     readings: u32,
     /// The relayer confirmed the current generation at this time or later.
     confirmed: Option<Instant>,
+    /// The same for the generation that is served, if the current one was rejected.
+    rejected: Option<Instant>,
     /// The relayer confirmed states at this time or later, and the current generation was the
     /// newest one.
     newest_at: Option<Instant>,
-    started: Instant,
+    /// Whether a generation was installed.
+    has_installed: bool,
 }
 
 #[derive(Debug)]
@@ -100,6 +104,12 @@ struct Current {
     generation: FleetGeneration,
     times: Times,
     parts: Parts,
+    /// The time at which it, or the first one, became current.
+    since: Instant,
+    /// The time at which the relayer confirmed it, by the wall clocks, which may differ.
+    confirmed_by_wall: Instant,
+    /// The confirmation of the generation before it.
+    confirmed_before: Option<Instant>,
     is_installed: bool,
 }
 
@@ -119,7 +129,7 @@ enum Resync {
 }
 
 impl Reader {
-    pub(crate) fn new(random: fastrand::Rng, now: Instant) -> Self {
+    pub(crate) fn new(random: fastrand::Rng) -> Self {
         Self {
             random,
             current: None,
@@ -131,8 +141,9 @@ impl Reader {
             clock_requested: None,
             readings: 0,
             confirmed: None,
+            rejected: None,
             newest_at: None,
-            started: now,
+            has_installed: false,
         }
     }
 
@@ -146,7 +157,7 @@ impl Reader {
             }
         };
         let install = self.current.as_ref().filter(|current| !current.is_installed);
-        let install = install.map(|_| self.started + MAX_UNCONFIRMED);
+        let install = install.map(|current| current.since + MAX_UNCONFIRMED);
         let silence = self.newest_at.map(|newest_at| newest_at + MAX_SILENCE);
         let silence = silence.filter(|silence| *silence > now);
         let clock = self.clock_requested.map(|requested| requested + REQUEST_TIME);
@@ -155,19 +166,41 @@ impl Reader {
     }
 
     /// Returns the age of the generation that is installed; none if none is.
-    pub(crate) fn age(&self, now: Instant, wall: SystemTime) -> Option<Age> {
+    pub(crate) fn age(&self, now: Instant) -> Option<Age> {
         let current = self.current.as_ref().filter(|current| current.is_installed)?;
+        if let Some(since) = self.rejected {
+            return Some(Age::Stale { since, chains: true });
+        }
         if self.newest_at.is_some_and(|newest_at| now < newest_at + MAX_SILENCE) {
             return Some(Age::Confirmed);
         }
-        // Before the first sign of life, the clocks are all that is known.
-        let by_wall = || {
-            let age = wall.duration_since(current.times.confirmed).unwrap_or_default();
-            now.checked_sub(age).unwrap_or(now)
-        };
         let alive = self.alive.as_ref();
         let chains = alive.is_none_or(|alive| alive.is_confirming || alive.chains);
-        Some(Age::Stale { since: self.confirmed.unwrap_or_else(by_wall), chains })
+        // Before the first sign of life, the wall clocks are all that is known.
+        let since = self.confirmed.unwrap_or(current.confirmed_by_wall);
+        Some(Age::Stale { since, chains })
+    }
+
+    /// Returns the time since which the telemetry is stale, if it is.
+    pub(crate) fn telemetry_stale(&self, now: Instant) -> Option<Instant> {
+        let stale = match self.age(now) {
+            Some(Age::Stale { since, .. }) => Some(since),
+            _ => None,
+        };
+        let (alive, bound) = (self.alive.as_ref()?, self.bound.as_ref()?);
+        let own = alive.telemetry_stale.filter(|_| bound.is_usable(alive.clock, now));
+        own.and_then(|time| bound.earliest(time, now)).or(stale)
+    }
+
+    /// Notes that the current generation cannot be served, and that the one before it still is.
+    pub(crate) fn reject(&mut self, now: Instant) {
+        let before = self.current.as_ref().and_then(|current| current.confirmed_before);
+        self.rejected = self.rejected.or(before).or(Some(now));
+    }
+
+    /// Notes that the current generation is served.
+    pub(crate) fn accept(&mut self) {
+        self.rejected = None;
     }
 
     /// Does what is due.
@@ -190,16 +223,21 @@ impl Reader {
     }
 
     /// Handles an event.
-    pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
+    pub(crate) fn handle(&mut self, event: Event, now: Instant, wall: SystemTime) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
             Event::Connected => self.request_index(now, &mut actions),
             Event::Part(name, part) => self.receive(name, part),
-            Event::Commit(commit) => self.commit(&commit, now, &mut actions),
+            Event::Commit(commit) => self.commit(&commit, now, wall, &mut actions),
             Event::Alive(alive) => self.alive(alive, now, &mut actions),
-            Event::Index(index) => self.index(index, now, &mut actions),
-            Event::Read(name, part) => self.read(name, part, now, &mut actions),
+            Event::Index(index) => self.index(index, now, wall, &mut actions),
+            Event::Read(name, part) => self.read(name, part, now, wall, &mut actions),
             Event::Clock(reading, requested) => {
+                let alive = self.alive.as_ref();
+                if alive.is_none_or(|alive| alive.clock != reading.clock) {
+                    // Of a process that is not the writer any more.
+                    return actions;
+                }
                 self.clock_requested = None;
                 let bound = ClockBound::new(reading, requested, now);
                 self.bound = Some(bound.better(self.bound, now));
@@ -223,7 +261,7 @@ impl Reader {
 
     fn receive(&mut self, name: PartName, part: Part) {
         let size = part.content.len();
-        let is_full = self.received_size + size > MAX_RECEIVED || self.received.len() >= MAX_PARTS;
+        let is_full = self.received_size + size > MAX_SIZE || self.received.len() >= MAX_PARTS;
         if is_full {
             // They belong to no generation that was committed.
             self.received.clear();
@@ -241,7 +279,13 @@ impl Reader {
         [self.received.get(name), current].into_iter().flatten().find(|part| part.digest == digest)
     }
 
-    fn commit(&mut self, commit: &Commit, now: Instant, actions: &mut Vec<Action>) {
+    fn commit(
+        &mut self,
+        commit: &Commit,
+        now: Instant,
+        wall: SystemTime,
+        actions: &mut Vec<Action>,
+    ) {
         if !self.is_newer(commit.generation) {
             return;
         }
@@ -260,8 +304,9 @@ impl Reader {
             }
         }
         let digests = parts.iter().map(|(name, part)| (name, part.digest));
-        if is_complete && PartDigest::of_all(digests) == commit.all {
-            self.set_current(commit.generation, commit.times, parts, now, actions);
+        if is_complete && size(&parts) <= MAX_SIZE && PartDigest::of_all(digests) == commit.all {
+            self.set_current(commit.generation, commit.times, parts, now, wall);
+            self.confirm(now, false, actions);
         } else if matches!(self.resync, Resync::Idle | Resync::Scheduled(_)) {
             // All readers may have lost the same message, and the next commit may come first.
             self.schedule(now);
@@ -280,7 +325,13 @@ impl Reader {
         actions.push(Action::ReadIndex);
     }
 
-    fn index(&mut self, index: Option<Index>, now: Instant, actions: &mut Vec<Action>) {
+    fn index(
+        &mut self,
+        index: Option<Index>,
+        now: Instant,
+        wall: SystemTime,
+        actions: &mut Vec<Action>,
+    ) {
         if !matches!(self.resync, Resync::Index(_)) {
             return;
         }
@@ -297,7 +348,7 @@ impl Reader {
             actions.push(Action::ReadParts(missing.clone()));
         }
         self.resync = Resync::Parts { index, missing, requested: now };
-        self.complete(now, actions);
+        self.complete(now, wall, actions);
     }
 
     fn read(
@@ -305,6 +356,7 @@ impl Reader {
         name: PartName,
         part: Option<Part>,
         now: Instant,
+        wall: SystemTime,
         actions: &mut Vec<Action>,
     ) {
         let Resync::Parts { missing, .. } = &mut self.resync else { return };
@@ -312,11 +364,11 @@ impl Reader {
         if let Some(part) = part {
             self.receive(name, part);
         }
-        self.complete(now, actions);
+        self.complete(now, wall, actions);
     }
 
     /// Makes the index current if all of its parts have been read.
-    fn complete(&mut self, now: Instant, actions: &mut Vec<Action>) {
+    fn complete(&mut self, now: Instant, wall: SystemTime, actions: &mut Vec<Action>) {
         let Resync::Parts { index, missing, .. } = &self.resync else { return };
         if !missing.is_empty() {
             return;
@@ -329,8 +381,9 @@ impl Reader {
         let (generation, times) = (index.generation, index.times);
         self.resync = Resync::Idle;
         match parts {
-            Some(parts) if self.is_newer(generation) => {
-                self.set_current(generation, times, parts, now, actions);
+            Some(parts) if self.is_newer(generation) && size(&parts) <= MAX_SIZE => {
+                self.set_current(generation, times, parts, now, wall);
+                self.confirm(now, false, actions);
             }
             Some(_) => {}
             // A newer generation has replaced some of them.
@@ -344,20 +397,28 @@ impl Reader {
         times: Times,
         parts: Parts,
         now: Instant,
-        actions: &mut Vec<Action>,
+        wall: SystemTime,
     ) {
         // Parts of later generations stay, and those of this one and former ones do not.
         self.received.retain(|name, part| {
             parts.get(name).is_none_or(|current| current.digest != part.digest)
         });
         self.received_size = self.received.values().map(|part| part.content.len()).sum();
-        self.current = Some(Current { generation, times, parts, is_installed: false });
+        let before = self.current.as_ref().filter(|before| !before.is_installed);
+        self.current = Some(Current {
+            since: before.map_or(now, |before| before.since),
+            confirmed_by_wall: earlier(now, wall.duration_since(times.confirmed)),
+            confirmed_before: self.confirmed,
+            generation,
+            times,
+            parts,
+            is_installed: false,
+        });
         let newest = self.alive.as_ref().and_then(|alive| alive.generation);
         let is_newest = newest.is_none_or(|newest| newest <= generation);
         if is_newest && matches!(self.resync, Resync::Scheduled(_)) {
             self.resync = Resync::Idle;
         }
-        self.confirm(now, false, actions);
     }
 
     fn alive(&mut self, alive: Alive, now: Instant, actions: &mut Vec<Action>) {
@@ -370,6 +431,11 @@ impl Reader {
             .is_some_and(|before| before.clock == alive.clock && before.time > alive.time);
         if is_old || is_late {
             return;
+        }
+        let bound = self.bound.filter(|bound| bound.is_usable(alive.clock, now));
+        if bound.is_some_and(|bound| bound.latest(now) < alive.time) {
+            // This machine or the other one was suspended.
+            self.bound = None;
         }
         if let Some(generation) = alive.generation
             && self.is_newer(generation)
@@ -409,15 +475,29 @@ impl Reader {
 
     /// Installs the current generation as soon as its age is known, or cannot be in time.
     fn install(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let is_due = self.confirmed.is_some() || now >= self.started + MAX_UNCONFIRMED;
+        let is_known = self.confirmed.is_some() || self.has_installed;
         if let Some(current) = &mut self.current
             && !current.is_installed
-            && is_due
+            && (is_known || now >= current.since + MAX_UNCONFIRMED)
         {
             current.is_installed = true;
+            self.has_installed = true;
             let Current { generation, times, parts, .. } = &*current;
             let (generation, times, parts) = (*generation, *times, parts.clone());
             actions.push(Action::Install { generation, times, parts });
         }
     }
+}
+
+/// Returns the time before this one by an age; the earliest one that the clock has if that is too
+/// early for it.
+fn earlier(now: Instant, age: Result<Duration, SystemTimeError>) -> Instant {
+    let age = age.unwrap_or_default();
+    let halves = (0..32).map(|times| age / (1 << times));
+    halves.into_iter().find_map(|age| now.checked_sub(age)).unwrap_or(now)
+}
+
+/// Returns the size of parts, in bytes.
+fn size(parts: &Parts) -> usize {
+    parts.values().map(|part| part.content.len()).sum()
 }

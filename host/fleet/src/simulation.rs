@@ -70,17 +70,24 @@ fn state_of(assembler: &mut Assembler, generation: &reader::Action) -> u64 {
 #[derive(Default)]
 struct Stream {
     sequence: u64,
+    /// The attempt and the place in it of the last message.
+    last: (u64, usize),
     lease: Option<Bytes>,
     index: Option<(u64, Bytes)>,
     parts: BTreeMap<PartName, (u64, Bytes)>,
 }
 
 impl Stream {
-    fn store(&mut self, after: u64, message: &Stored) -> bool {
-        // As the server does: 0 does not count.
-        if after != 0 && after != self.sequence {
+    /// Stores a message of an attempt, whose first message is after the one with this number.
+    fn store(&mut self, after: u64, id: (u64, usize), message: &Stored) -> bool {
+        let is_next = match id {
+            (_, 0) => self.sequence == after,
+            (attempt, place) => self.last == (attempt, place - 1),
+        };
+        if !is_next {
             return false;
         }
+        self.last = id;
         self.sequence += 1;
         match message.clone() {
             Stored::Lease(bytes) => self.lease = Some(bytes),
@@ -108,8 +115,8 @@ impl Stream {
 #[derive(Debug, Clone)]
 enum Request {
     Read,
-    Append { after: u64, messages: Vec<Stored>, is_repeated: bool },
-    Remove(Vec<PartName>),
+    Append { after: u64, attempt: u64, first: usize, messages: Vec<Stored>, is_answered: bool },
+    Remove(Vec<PartName>, u64),
     ReadIndex,
     ReadPart(PartName),
 }
@@ -201,7 +208,7 @@ impl Simulation {
         };
         let writers: Vec<_> = (0..WRITERS).map(writer).collect();
         let reader = |_| ReaderNode {
-            reader: Reader::new(random.fork(), start),
+            reader: Reader::new(random.fork()),
             assembler: Assembler::default(),
             generation: None,
             state: None,
@@ -344,7 +351,7 @@ impl Simulation {
                     }
                     Some(reader) => {
                         self.readers[reader] = ReaderNode {
-                            reader: Reader::new(random, self.now),
+                            reader: Reader::new(random),
                             assembler: Assembler::default(),
                             generation: None,
                             state: None,
@@ -419,8 +426,8 @@ impl Simulation {
             }
             Incoming::Appended(appended) => Some(writer::Event::Appended(appended)),
             Incoming::ClockRequest { reader, requested } => {
-                let reading = self.writers[node].writer.reading(now).encode();
-                if self.writers[node].is_active {
+                let reading = self.writers[node].writer.clock().reading(now).encode();
+                if self.writers[node].writer.is_active() {
                     self.send(
                         reader,
                         Occurrence::Node(reader, Incoming::Clock(reading, requested)),
@@ -450,10 +457,14 @@ impl Simulation {
             match action {
                 writer::Action::Read => self.send_request(node, Request::Read),
                 writer::Action::Append { after, messages } => {
-                    let request = Request::Append { after, messages, is_repeated: false };
+                    let attempt = self.random.u64(..);
+                    let request =
+                        Request::Append { after, attempt, first: 0, messages, is_answered: true };
                     self.send_request(node, request);
                 }
-                writer::Action::Remove(names) => self.send_request(node, Request::Remove(names)),
+                writer::Action::Remove { names, until } => {
+                    self.send_request(node, Request::Remove(names, until));
+                }
                 writer::Action::Send(alive) => {
                     for other in 0..self.nodes.len() {
                         if !self.nodes[node].is_partitioned {
@@ -479,23 +490,30 @@ impl Simulation {
             _ => None,
         };
         match request {
-            Request::Append { after, mut messages, .. } if is_lost => {
+            Request::Append { after, attempt, mut messages, .. } if is_lost => {
                 // Some arrive, and others later, when the client has connected again.
                 let count = messages.len();
                 let rest = messages.split_off(self.random.usize(..=count));
-                let later = after + messages.len() as u64;
-                let first = Request::Append { after, messages, is_repeated: true };
+                let append = |first, messages| Request::Append {
+                    after,
+                    attempt,
+                    first,
+                    messages,
+                    is_answered: false,
+                };
+                let second = append(messages.len(), rest);
+                let first = append(0, messages);
                 self.later(Duration::from_millis(5), Occurrence::Stream(node, first));
                 if self.random.bool() {
-                    let rest = Request::Append { after: later, messages: rest, is_repeated: true };
-                    self.later(Duration::from_secs(6), Occurrence::Stream(node, rest));
+                    self.later(Duration::from_secs(6), Occurrence::Stream(node, second));
                 }
             }
             request if !is_lost => {
                 let is_answer_lost = self.is_faulty() && self.random.u8(..100) < 3;
                 let request = match request {
-                    Request::Append { after, messages, .. } => {
-                        Request::Append { after, messages, is_repeated: is_answer_lost }
+                    Request::Append { after, attempt, first, messages, .. } => {
+                        let is_answered = !is_answer_lost;
+                        Request::Append { after, attempt, first, messages, is_answered }
                     }
                     other => other,
                 };
@@ -520,30 +538,27 @@ impl Simulation {
                     Occurrence::Node(node, Incoming::Content(content)),
                 );
             }
-            Request::Append { after, messages, is_repeated } => {
+            Request::Append { after, attempt, first, messages, is_answered } => {
                 let mut result = Appended::Stored(after + messages.len() as u64);
-                for (after, message) in (after..).zip(messages) {
-                    if !self.stream.store(after, &message) {
+                for (place, message) in (first..).zip(messages) {
+                    // The server handles each message for itself.
+                    if !self.stream.store(after, (attempt, place), &message) {
                         result = Appended::Conflict;
-                        break;
-                    }
-                    if after == 0 {
-                        result = Appended::Stored(self.stream.sequence);
+                        continue;
                     }
                     for reader in WRITERS..self.nodes.len() {
                         let stored = Incoming::Stored(message.clone());
                         self.send(reader, Occurrence::Node(reader, stored));
                     }
                 }
-                if !is_repeated {
+                if is_answered {
                     let appended = Incoming::Appended(result);
                     self.at(Duration::from_millis(1), Occurrence::Node(node, appended));
                 }
             }
-            Request::Remove(names) => {
-                for name in names {
-                    self.stream.parts.remove(&name);
-                }
+            Request::Remove(names, until) => {
+                let parts = &mut self.stream.parts;
+                parts.retain(|name, (sequence, _)| !names.contains(name) || *sequence > until);
             }
             Request::ReadIndex => {
                 let index = self.stream.index.as_ref().map(|(_, index)| index.clone());
@@ -557,7 +572,7 @@ impl Simulation {
     }
 
     fn reader(&mut self, node: usize, incoming: Incoming) {
-        let now = self.now;
+        let (now, wall) = (self.now, self.wall(node));
         let part = |bytes: Bytes| Part::from_compressed(&bytes).unwrap();
         let own = &mut self.readers[node - WRITERS];
         let event = match incoming {
@@ -584,7 +599,7 @@ impl Simulation {
             other => unreachable!("{other:?}"),
         };
         let actions = match event {
-            Some(event) => own.reader.handle(event, now),
+            Some(event) => own.reader.handle(event, now, wall),
             None => own.reader.wake(now),
         };
         let deadline = own.reader.deadline(now);
@@ -634,7 +649,7 @@ impl Simulation {
             }
             let Some(state) = own.state else { continue };
             let end = self.end_of(state);
-            match own.reader.age(self.now, self.wall(node)) {
+            match own.reader.age(self.now) {
                 Some(Age::Confirmed) => {
                     let age = self.now - end;
                     let max = MAX_SILENCE + MAX_UNCONFIRMED + MAX_SILENCE;
@@ -657,7 +672,7 @@ impl Simulation {
         assert_eq!(active, 1, "writers at the end");
         for (number, own) in self.readers.iter().enumerate() {
             assert_eq!(own.state, Some(newest), "reader {number} at the end");
-            let age = own.reader.age(self.now, self.wall(number + WRITERS));
+            let age = own.reader.age(self.now);
             assert_eq!(age, Some(Age::Confirmed), "reader {number} at the end");
         }
     }

@@ -4,11 +4,7 @@ use relayer_rest_state::{ChainConfig, ChainId, Known};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::part::{Part, PartError, PartName, Parts};
-
-/// The maximum size of a part: a larger value has several. It is half of the maximum size of a
-/// message of NATS.
-const MAX_SIZE: usize = 512 << 10;
+use crate::part::{MAX_CONTENT, Part, PartError, PartName, Parts};
 
 /// A chain that is listed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,11 +50,11 @@ pub(crate) fn workers(bucket: usize) -> PartName {
 /// Returns the parts of a value: one, or several if it is large.
 pub(crate) fn split<T: Serialize>(name: &PartName, value: &T) -> Parts {
     let whole = Part::new(value);
-    if whole.content.len() <= MAX_SIZE {
+    if whole.content.len() <= MAX_CONTENT {
         return Parts::from([(name.clone(), whole)]);
     }
-    let pieces = (0..whole.content.len()).step_by(MAX_SIZE).map(|start| {
-        let end = whole.content.len().min(start + MAX_SIZE);
+    let pieces = (0..whole.content.len()).step_by(MAX_CONTENT).map(|start| {
+        let end = whole.content.len().min(start + MAX_CONTENT);
         Part::from_content(whole.content.slice(start..end))
     });
     let names = (0..).map(|place| if place == 0 { name.clone() } else { piece(name, place) });
@@ -94,17 +90,19 @@ fn piece(name: &PartName, place: u32) -> PartName {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_SIZE, hashed, join, pieces, single, split};
-    use crate::part::Parts;
+    use super::{hashed, join, pieces, single, split};
+    use crate::part::{MAX_CONTENT, Parts};
 
     #[test]
     fn a_large_value_has_several_parts() {
         let name = single("a");
-        for (length, count) in [(0, 1), (MAX_SIZE - 5, 1), (MAX_SIZE, 2), (20 * MAX_SIZE, 21)] {
+        for (length, count) in
+            [(0, 1), (MAX_CONTENT - 5, 1), (MAX_CONTENT, 2), (20 * MAX_CONTENT, 21)]
+        {
             let value = "x".repeat(length);
             let mut parts = split(&name, &value);
             assert_eq!(parts.len(), count, "{length}");
-            assert!(parts.values().all(|part| part.content.len() <= MAX_SIZE));
+            assert!(parts.values().all(|part| part.content.len() <= MAX_CONTENT));
             parts.append(&mut split(&single("ab"), &"other"));
             assert_eq!(join::<String>(pieces(&parts, &name)).unwrap(), value);
         }

@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use async_nats::connection::State;
 use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use relayer_rest_common::text::for_log;
-use relayer_rest_state::{NotReady, SourceKind, SourceReporter, Stale, StatePublisher};
+use relayer_rest_state::{
+    FleetGeneration, NotReady, SourceKind, SourceReporter, Stale, StatePublisher,
+};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::sleep_until;
 use tracing::{debug, info, warn};
@@ -14,8 +17,8 @@ use tracing::{debug, info, warn};
 use crate::address::FleetAddress;
 use crate::assemble::Assembler;
 use crate::connection::{Change, Connection, FleetError};
-use crate::message::{Alive, ClockReading, Commit, Index, Message};
-use crate::part::{Part, PartName};
+use crate::message::{Alive, ClockReading, Commit, Index, Message, Times};
+use crate::part::{Part, PartName, Parts};
 use crate::reader::{Action, Age, Event, Reader};
 use crate::settings::FleetSettings;
 use crate::subjects::{Republished, Subjects};
@@ -61,7 +64,7 @@ impl Subscription {
         let alive = client.subscribe(subjects.alive()).await;
         let (Ok(mut republished), Ok(mut alive)) = (republished, alive) else { return };
         let (sender, mut responses) = unbounded_channel();
-        let mut reader = Reader::new(fastrand::Rng::new(), Instant::now());
+        let mut reader = Reader::new(fastrand::Rng::new());
         let requests = Requests { client, subjects, sender };
         let mut replica = ReplicaPublisher {
             publisher,
@@ -69,44 +72,43 @@ impl Subscription {
             assembler: Assembler::default(),
             max_stale,
             age: None,
+            telemetry_stale: None,
             is_expired: false,
         };
         loop {
             let event = tokio::select! {
-                biased;
-                Some(change) = changes.recv() => match replica.connection_changed(&address, change) {
-                    Some(event) => event,
-                    None => continue,
-                },
-                Some(event) = responses.recv() => event,
-                event = next_republished(&mut republished, &requests.subjects) => match event {
-                    Ok(event) => event,
-                    Err(problem) => {
-                        replica.rejected(&problem);
-                        continue;
-                    }
-                },
-                Some(message) = alive.next() => match Alive::decode(&message.payload) {
-                    Ok(alive) => Event::Alive(alive),
-                    Err(error) => {
-                        replica.rejected(&format!("the sign of life of the writer: {error}"));
-                        continue;
-                    }
-                },
-                () = sleep_until(reader.deadline(Instant::now()).into()) => {
-                    let actions = reader.wake(Instant::now());
-                    requests.run(actions, &mut replica);
-                    replica.update_age(reader.age(Instant::now(), SystemTime::now()));
+            biased;
+            () = sleep_until(reader.deadline(Instant::now()).into()) => {
+                let actions = reader.wake(Instant::now());
+                requests.run(actions, &mut reader, &mut replica);
+                continue;
+            }
+            () = replica.expiry() => {
+                replica.expire();
+                continue;
+            }
+            Some(change) = changes.recv() => match replica.connection_changed(&address, change) {
+                Some(event) => event,
+                None => continue,
+            },
+            Some(event) = responses.recv() => event,
+            event = next_republished(&mut republished, &requests.subjects) => match event {
+                Ok(event) => event,
+                Err(problem) => {
+                    replica.rejected(&problem);
                     continue;
                 }
-                () = replica.expiry() => {
-                    replica.expire();
+            },
+            Some(message) = alive.next() => match Alive::decode(&message.payload) {
+                Ok(alive) => Event::Alive(alive),
+                Err(error) => {
+                    replica.rejected(&format!("the sign of life of the writer: {error}"));
                     continue;
                 }
+            },
             };
-            let actions = reader.handle(event, Instant::now());
-            requests.run(actions, &mut replica);
-            replica.update_age(reader.age(Instant::now(), SystemTime::now()));
+            let actions = reader.handle(event, Instant::now(), SystemTime::now());
+            requests.run(actions, &mut reader, &mut replica);
         }
     }
 }
@@ -137,8 +139,14 @@ struct Requests {
 }
 
 impl Requests {
-    fn run(&self, actions: Vec<Action>, replica: &mut ReplicaPublisher) {
+    /// Carries out the actions of a reader, and publishes its age.
+    fn run(&self, actions: Vec<Action>, reader: &mut Reader, replica: &mut ReplicaPublisher) {
         for action in actions {
+            let is_request = !matches!(action, Action::Install { .. });
+            if is_request && self.client.connection_state() != State::Connected {
+                // The reader asks again when it is connected.
+                continue;
+            }
             let (client, sender) = (self.client.clone(), self.sender.clone());
             let (stream, subjects) = (self.subjects.stream(), self.subjects.clone());
             match action {
@@ -173,22 +181,19 @@ impl Requests {
                     sent(&sender, "the clock of the writer", event);
                 })),
                 Action::Install { generation, times, parts } => {
-                    let replicated = replica
-                        .assembler
-                        .assemble(generation, times, &parts)
-                        .map_err(|error| error.to_string())
-                        .and_then(|state| {
-                            replica.publisher.replicate(state).map_err(|error| error.to_string())
-                        });
-                    match replicated {
-                        Ok(()) => replica.installed(),
+                    let age = reader.age(Instant::now());
+                    match replica.install(generation, times, &parts, age) {
+                        Ok(()) => reader.accept(),
                         Err(problem) => {
+                            reader.reject(Instant::now());
                             replica.rejected(&format!("generation {generation}: {problem}"));
                         }
                     }
                 }
             }
         }
+        let now = Instant::now();
+        replica.update_age(reader.age(now), reader.telemetry_stale(now));
     }
 }
 
@@ -208,6 +213,15 @@ fn sent(sender: &UnboundedSender<Event>, what: &str, event: Result<Event, String
     }
 }
 
+impl Age {
+    fn stale(self) -> Option<Stale> {
+        match self {
+            Self::Confirmed => None,
+            Self::Stale { since, chains } => Some(Stale { since, chains }),
+        }
+    }
+}
+
 /// Publishes generations, with their age.
 struct ReplicaPublisher {
     publisher: StatePublisher,
@@ -215,6 +229,7 @@ struct ReplicaPublisher {
     assembler: Assembler,
     max_stale: Duration,
     age: Option<Age>,
+    telemetry_stale: Option<Instant>,
     is_expired: bool,
 }
 
@@ -238,15 +253,32 @@ impl ReplicaPublisher {
         self.source.failed(&for_log(problem));
     }
 
-    fn installed(&mut self) {
+    /// Publishes a generation with its age.
+    fn install(
+        &mut self,
+        generation: FleetGeneration,
+        times: Times,
+        parts: &Parts,
+        age: Option<Age>,
+    ) -> Result<(), String> {
+        let state = self.assembler.assemble(generation, times, parts);
+        let state = state.map_err(|error| error.to_string())?;
+        let stale = age.and_then(Age::stale);
+        self.publisher.replicate(state, stale).map_err(|error| error.to_string())?;
         self.source.responded();
         // A state that expired is replaced as a whole.
         self.is_expired = false;
-        self.age = None;
+        self.age = age;
+        self.telemetry_stale = None;
+        Ok(())
     }
 
-    fn update_age(&mut self, age: Option<Age>) {
+    fn update_age(&mut self, age: Option<Age>, telemetry_stale: Option<Instant>) {
         let Some(age) = age else { return };
+        if self.telemetry_stale != telemetry_stale {
+            self.telemetry_stale = telemetry_stale;
+            self.publisher.set_telemetry_stale(telemetry_stale);
+        }
         if self.age == Some(age) {
             return;
         }
@@ -259,10 +291,7 @@ impl ReplicaPublisher {
                     self.publisher.set_ready();
                 }
             }
-            Age::Stale { since, chains } => {
-                self.publisher.set_stale(Some(Stale { since, chains }));
-                self.publisher.set_telemetry_stale(since);
-            }
+            Age::Stale { .. } => self.publisher.set_stale(age.stale()),
         }
     }
 
@@ -277,6 +306,11 @@ impl ReplicaPublisher {
     }
 
     fn expire(&mut self) {
+        if self.publisher.reader().snapshot().status().value().is_err() {
+            // The writer does not know the state, either.
+            self.age = None;
+            return;
+        }
         self.is_expired = true;
         let for_long = humantime::format_duration(self.max_stale);
         warn!(max_stale = %for_long, "state expired");

@@ -1,8 +1,8 @@
 //! The writer of a fleet, without its connection: from snapshots and messages to messages.
 //!
-//! The stream of a fleet has one writer, because each message names the number of the message
-//! before it: the server rejects the messages of a writer after another one has stored a lease.
-//! So a writer that was paused or partitioned cannot publish an older state when it goes on.
+//! The stream of a fleet has one writer, because each message names the message before it: the
+//! server rejects the messages of a writer after another one has stored a lease. So a writer that
+//! was paused or partitioned cannot publish an older state when it goes on.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
@@ -90,14 +90,30 @@ pub(crate) enum Appended {
 pub(crate) enum Action {
     /// Read the content of the stream, from the server that appends to it.
     Read,
-    /// Store messages, if the last one of the stream has this number.
+    /// Store messages one after the other, if the last one of the stream has this number, and no
+    /// other message is stored between them.
     Append { after: u64, messages: Vec<Stored> },
-    /// Remove the stored messages of parts.
-    Remove(Vec<PartName>),
+    /// Remove the stored messages of parts, up to this number.
+    Remove { names: Vec<PartName>, until: u64 },
     /// Send a sign of life.
     Send(Bytes),
-    /// Another role: an epoch for the writer, none for a standby.
+    /// Another role: an epoch for a writer that has stored a generation, none for a standby and
+    /// for a writer that cannot store any.
     Role(Option<u64>),
+}
+
+/// The clock of a writer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    name: u64,
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn reading(self, now: Instant) -> ClockReading {
+        let time = now.saturating_duration_since(self.start);
+        ClockReading { version: VERSION, clock: self.name, time }
+    }
 }
 
 /// A writer, or a standby.
@@ -148,6 +164,10 @@ struct Active {
     pending: Option<Committed>,
     next_commit: Instant,
     next_check: Instant,
+    /// The time since which the server has not answered.
+    waits_since: Option<Instant>,
+    /// Whether its role was announced.
+    is_announced: bool,
     /// The time at which the relayer confirmed the committed generation.
     confirmed: Option<Instant>,
 }
@@ -200,9 +220,9 @@ impl Writer {
         }
     }
 
-    /// Returns the reading of its clock.
-    pub(crate) fn reading(&self, now: Instant) -> ClockReading {
-        ClockReading { version: VERSION, clock: self.clock, time: now - self.start }
+    /// Returns its clock.
+    pub(crate) fn clock(&self) -> Clock {
+        Clock { name: self.clock, start: self.start }
     }
 
     /// Does what is due.
@@ -216,6 +236,7 @@ impl Writer {
         }
         self.commit(now, wall, &mut actions);
         self.check(now, &mut actions);
+        self.withdraw(now, &mut actions);
         if self.next_alive <= now {
             self.next_alive = now + ALIVE_INTERVAL;
             actions.extend(self.alive(now).map(|alive| Action::Send(alive.encode())));
@@ -241,6 +262,10 @@ impl Writer {
 
     fn alive(&self, now: Instant) -> Option<Alive> {
         let (Role::Active(active) | Role::Reading(Some(active))) = &self.role else { return None };
+        if active.is_cut_off(now) {
+            // Another writer may reach the stream.
+            return None;
+        }
         let stale = self.observation.as_ref().and_then(|seen| seen.snapshot.stale());
         // The process may have been paused, or a newer generation could not be stored.
         let is_recent =
@@ -254,7 +279,27 @@ impl Writer {
             confirmed: active.confirmed.map(|confirmed| confirmed - self.start),
             is_confirming: stale.is_none() && is_recent,
             chains: stale.is_none_or(|stale| stale.chains),
+            telemetry_stale: self.observation.as_ref().and_then(|seen| {
+                let since = seen.snapshot.telemetry().stale()?;
+                Some(since.saturating_duration_since(self.start))
+            }),
         })
+    }
+
+    /// Returns whether it is the writer.
+    pub(crate) fn is_active(&self) -> bool {
+        matches!(self.role, Role::Active(_) | Role::Reading(Some(_)))
+    }
+
+    /// Withdraws the announced role if no generation can be stored.
+    fn withdraw(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if let Role::Active(active) | Role::Reading(Some(active)) = &mut self.role
+            && active.is_announced
+            && active.is_cut_off(now)
+        {
+            active.is_announced = false;
+            actions.push(Action::Role(None));
+        }
     }
 
     fn alive_seen(&mut self, alive: &Alive, now: Instant, actions: &mut Vec<Action>) {
@@ -272,7 +317,9 @@ impl Writer {
         self.has_waited = true;
         let takes_over = now + MAX_SILENCE + jitter(&mut self.random);
         let before = replace(&mut self.role, Role::Standby { takes_over });
-        if matches!(before, Role::Active(_) | Role::Reading(Some(_))) {
+        if let Role::Active(active) | Role::Reading(Some(active)) = before
+            && active.is_announced
+        {
             actions.push(Action::Role(None));
         }
     }
@@ -297,13 +344,26 @@ impl Writer {
                     lease.epoch == active.epoch && lease.clock == self.clock
                 }) =>
             {
-                self.role = Role::Active(Active {
-                    sequence: content.sequence,
-                    committed: committed(content),
+                let sequence = content.sequence;
+                let mut stored = committed(content);
+                let own = active.pending.as_ref().into_iter().chain(&active.committed);
+                if let Some(stored) = &mut stored {
+                    let is_same = |own: &&Committed| {
+                        own.generation == stored.generation && own.parts == stored.parts
+                    };
+                    stored.snapshot = own.into_iter().find(is_same).and_then(|own| own.snapshot);
+                }
+                let mut active = Active {
+                    sequence,
+                    committed: stored,
                     pending: None,
                     next_check: now + CHECK_INTERVAL,
+                    waits_since: None,
                     ..active
-                });
+                };
+                active.announce(actions);
+                self.role = Role::Active(active);
+                self.confirm();
             }
             Some(active) => {
                 self.role = Role::Reading(Some(active));
@@ -315,7 +375,8 @@ impl Writer {
                 // A stream that was lost begins with a greater epoch than all before.
                 let first = wall.duration_since(SystemTime::UNIX_EPOCH);
                 let first = || first.unwrap_or_default().as_secs();
-                let next = epoch.map_or_else(first, |epoch| epoch + 1).max(self.epoch + 1);
+                let next = epoch.map_or_else(first, |epoch| epoch.saturating_add(1));
+                let next = next.max(self.epoch.saturating_add(1));
                 let writer = self.name.clone();
                 let lease = Lease { version: VERSION, epoch: next, writer, clock: self.clock };
                 actions.push(Action::Append {
@@ -330,6 +391,8 @@ impl Writer {
                     pending: None,
                     next_commit: now,
                     next_check: now + CHECK_INTERVAL,
+                    waits_since: None,
+                    is_announced: false,
                     confirmed: None,
                 });
             }
@@ -342,19 +405,20 @@ impl Writer {
             (Role::Claiming(active), Appended::Stored(sequence)) => {
                 self.epoch = active.epoch;
                 self.next_alive = now;
-                actions.push(Action::Role(Some(active.epoch)));
                 // The state of the writer before is confirmed by no request since.
                 self.role = Role::Active(Active { began: now, sequence, ..active });
             }
             (Role::Active(mut active), Appended::Stored(sequence)) => {
                 active.sequence = sequence;
+                active.waits_since = None;
                 if let Some(committed) = active.pending.take() {
-                    let removed = committed.removed.clone();
+                    let names = committed.removed.clone();
                     active.committed = Some(committed);
-                    if !removed.is_empty() {
-                        actions.push(Action::Remove(removed));
+                    if !names.is_empty() {
+                        actions.push(Action::Remove { names, until: sequence });
                     }
                 }
+                active.announce(actions);
                 self.role = Role::Active(active);
                 self.confirm();
             }
@@ -375,7 +439,8 @@ impl Writer {
     fn check(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let takes_over = now + MAX_SILENCE;
         match replace(&mut self.role, Role::Standby { takes_over }) {
-            Role::Active(active) if active.pending.is_none() && active.next_check <= now => {
+            Role::Active(mut active) if active.pending.is_none() && active.next_check <= now => {
+                active.waits_since = Some(now);
                 self.role = Role::Reading(Some(active));
                 actions.push(Action::Read);
             }
@@ -415,9 +480,8 @@ impl Writer {
         let parts = self.cutter.cut(&observation.snapshot);
         let Role::Active(active) = &mut self.role else { return };
         let content = observation.snapshot.content_generation();
-        let before = active.committed.take();
-        let is_first = before.as_ref().is_none_or(|own| own.generation.epoch != active.epoch);
-        let stored = before.as_ref().map(|before| &before.parts);
+        let before = active.committed.as_ref();
+        let stored = before.map(|before| &before.parts);
         let next = Committed {
             generation: FleetGeneration { epoch: active.epoch, number: content.number() },
             snapshot: Some(content),
@@ -427,12 +491,6 @@ impl Writer {
                 stored.filter(|name| !parts.contains_key(name)).cloned().collect()
             },
         };
-        if !is_first && stored == Some(&next.parts) {
-            // The generation stays.
-            active.committed = before.map(|before| Committed { snapshot: next.snapshot, ..before });
-            self.confirm();
-            return;
-        }
         let confirmed = observation.confirmed.unwrap_or(now);
         let times = Times {
             changed: observation.snapshot.changed().time,
@@ -441,9 +499,26 @@ impl Writer {
         };
         let messages = messages(&next, stored, &parts, times);
         actions.push(Action::Append { after: active.sequence, messages });
-        active.committed = before;
         active.pending = Some(next);
+        active.waits_since = Some(now);
         active.next_commit = now + MIN_INTERVAL;
+    }
+}
+
+impl Active {
+    /// Returns whether the server has not answered for too long.
+    fn is_cut_off(&self, now: Instant) -> bool {
+        self.waits_since.is_some_and(|since| now >= since + MAX_SILENCE)
+    }
+
+    /// Announces the role as soon as a generation of this tenure is stored.
+    fn announce(&mut self, actions: &mut Vec<Action>) {
+        let stored = self.committed.as_ref();
+        let is_own = stored.is_some_and(|stored| stored.generation.epoch == self.epoch);
+        if is_own && !self.is_announced {
+            self.is_announced = true;
+            actions.push(Action::Role(Some(self.epoch)));
+        }
     }
 }
 

@@ -576,7 +576,7 @@ mod tests {
         let since = |reads: &ReadSet| reads.stale_since(&publisher.reader().snapshot());
         let earlier = Instant::now();
         let time = earlier + Duration::from_secs(1);
-        publisher.set_telemetry_stale(time);
+        publisher.set_telemetry_stale(Some(time));
         assert_eq!([&state, &chain, &family].map(since), [None, None, Some(time)]);
         publisher.set_stale(Some(Stale { since: earlier, chains: false }));
         assert_eq!([&state, &chain, &family].map(since), [Some(earlier), None, Some(time)]);

@@ -152,7 +152,7 @@ impl Poller {
                 self.publisher.set_telemetry_not_ready(not_ready(&reason));
                 self.last = None;
             }
-            Some(last) => self.publisher.set_telemetry_stale(last.into_std()),
+            Some(last) => self.publisher.set_telemetry_stale(Some(last.into_std())),
             None => {}
         }
     }

@@ -313,8 +313,8 @@ impl StatePublisher {
     }
 
     /// Marks the telemetry as stale: the relayer has not responded since the last scrape
-    /// at this time.
-    pub fn set_telemetry_stale(&self, since: Instant) {
+    /// at this time; `None` marks it as up to date.
+    pub fn set_telemetry_stale(&self, since: Option<Instant>) {
         self.publish(|snapshot, _| {
             snapshot.telemetry = Arc::new(snapshot.telemetry.with_stale(since));
         });
@@ -327,11 +327,12 @@ impl StatePublisher {
         });
     }
 
-    /// Publishes the whole state of another host, as one snapshot.
+    /// Publishes the whole state of another host, as one snapshot, and marks it as stale or as up to
+    /// date.
     ///
     /// # Errors
     /// Returns an error if two chains have the same identifier; then nothing is published.
-    pub fn replicate(&self, replica: Replica) -> Result<(), DuplicateChain> {
+    pub fn replicate(&self, replica: Replica, stale: Option<Stale>) -> Result<(), DuplicateChain> {
         let Replica { generation, changed, components, chain_ids, chains, mut status, .. } =
             replica;
         let Replica { family_names, families, scraped, .. } = replica;
@@ -371,6 +372,7 @@ impl StatePublisher {
             snapshot.telemetry =
                 Arc::new(telemetry.replicated(family_names, families, scraped, next));
             snapshot.fleet = FleetPosition::Reader(generation);
+            snapshot.set_stale(stale);
             // Responses of all hosts of the fleet have the same time.
             snapshot.changed.time = changed;
         });

@@ -144,7 +144,6 @@ impl Telemetry {
         Self { names, families, scraped, stale: None }
     }
 
-    /// Returns this telemetry as if it was scraped again, this much later.
     /// Returns the telemetry of another host.
     pub(super) fn replicated(
         &self,
@@ -175,6 +174,7 @@ impl Telemetry {
         families.fold(self.names.generation(), Ord::max)
     }
 
+    /// Returns this telemetry as if it was scraped again, this much later.
     pub(super) fn after(&self, time: Duration) -> Self {
         let Self { names, families, scraped, stale } = self;
         let families = families.clone();
@@ -188,10 +188,10 @@ impl Telemetry {
     }
 
     /// Returns the same telemetry, stale since the last scrape at this time.
-    pub(super) fn with_stale(&self, since: Instant) -> Self {
+    pub(super) fn with_stale(&self, stale: Option<Instant>) -> Self {
         let Self { names, families, scraped, .. } = self;
         let (names, families) = (names.clone(), families.clone());
-        Self { names, families, scraped: *scraped, stale: Some(since) }
+        Self { names, families, scraped: *scraped, stale }
     }
 }
 
@@ -285,7 +285,7 @@ mod tests {
         assert!(telemetry().telemetry().scraped().is_none());
         publisher.set_telemetry(vec![family("size", &[("a", 1.0)])], at(10));
         let before = times(&publisher, "size");
-        publisher.set_telemetry_stale(Instant::now());
+        publisher.set_telemetry_stale(Some(Instant::now()));
         assert!(telemetry().telemetry().stale().is_some());
         assert_eq!(times(&publisher, "size"), before);
         publisher.set_telemetry_not_ready(NotReady::default());

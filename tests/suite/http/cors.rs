@@ -74,7 +74,7 @@ async fn the_host_responds_to_preflights() {
         ("access-control-allow-methods", "GET, HEAD"),
         (
             "access-control-allow-headers",
-            "if-match, if-none-match, last-event-id, prefer, x-request-id",
+            "if-match, if-none-match, last-event-id, prefer, x-relayer-min-generation, x-request-id",
         ),
         ("access-control-max-age", "3600"),
     ] {

@@ -20,7 +20,8 @@ const MAX_ORIGINS: usize = 256;
 const EXPOSED: &str = "age, etag, preference-applied, retry-after, warning, x-relayer-generation, x-relayer-module, x-relayer-source, x-request-id";
 /// The methods and the headers of requests that a page may use. Commands are not among them.
 const METHODS: &str = "GET, HEAD";
-const HEADERS: &str = "if-match, if-none-match, last-event-id, prefer, x-request-id";
+const HEADERS: &str =
+    "if-match, if-none-match, last-event-id, prefer, x-relayer-min-generation, x-request-id";
 /// The time for which a browser may keep a preflight, in seconds.
 const MAX_AGE: &str = "3600";
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::Request;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use relayer_rest_state::{FleetGeneration, Snapshot, StateReader};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::error::HostError;
@@ -16,6 +17,9 @@ const X_RELAYER_MIN_GENERATION: HeaderName = HeaderName::from_static("x-relayer-
 
 /// The time that a request waits for a generation which this host does not have yet.
 const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// The permits of requests that wait; others are refused at once.
+static WAITING: Semaphore = Semaphore::const_new(1_024);
 
 thread_local! {
     /// The last value of this thread.
@@ -49,6 +53,8 @@ pub(super) async fn wait<B>(request: &Request<B>, state: &StateReader) -> Result
         return Ok(());
     }
     let required = required(request)?;
+    // Each publication wakes all of them.
+    let Ok(_waiting) = WAITING.try_acquire() else { return Err(HostError::Behind) };
     let mut changes = state.changes();
     let arrival = async {
         while !has(&state.peek(), required) {
@@ -66,13 +72,16 @@ fn has(snapshot: &Snapshot, required: FleetGeneration) -> bool {
 
 /// Returns the greatest generation that a request requires.
 fn required<B>(request: &Request<B>) -> Result<FleetGeneration, HostError> {
-    let values = request.headers().get_all(X_RELAYER_MIN_GENERATION).iter();
-    let parse = |value: &HeaderValue| {
-        let generation = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-        generation.ok_or(HostError::BadGeneration)
-    };
-    let all: Result<Vec<FleetGeneration>, _> = values.map(parse).collect();
-    all?.into_iter().max().ok_or(HostError::BadGeneration)
+    let mut greatest = None;
+    for value in request.headers().get_all(X_RELAYER_MIN_GENERATION) {
+        let text = value.to_str().map_err(|_| HostError::BadGeneration)?;
+        // A proxy may have joined several headers.
+        for generation in text.split(',') {
+            let generation = generation.trim().parse().map_err(|_| HostError::BadGeneration)?;
+            greatest = greatest.max(Some(generation));
+        }
+    }
+    greatest.ok_or(HostError::BadGeneration)
 }
 
 #[cfg(test)]
@@ -112,7 +121,9 @@ mod tests {
         let next = format!("7-{}", number + 1);
         assert_eq!(wait(&request(&[&next]), &state).await, Err(HostError::Behind));
         // The greatest one counts.
-        assert_eq!(wait(&request(&["7-0", &next]), &state).await, Err(HostError::Behind));
+        for several in [&["7-0", &next][..], &[&format!("{next}, 7-0")]] {
+            assert_eq!(wait(&request(several), &state).await, Err(HostError::Behind));
+        }
         let waiting = tokio::spawn({
             let state = state.clone();
             async move { wait(&request(&[&next]), &state).await }
