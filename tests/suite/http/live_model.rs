@@ -350,7 +350,7 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
                 let unconfirmed = random.bool().then_some(Stale { since, chains: false });
                 server.publisher.set_stale(unconfirmed);
             }
-            // After a failure on probation, there is no previous module.
+            // After a failure on probation, the previous module is active already.
             740..780 => drop(server.api().rollback()),
             780..800 => server.registry.exchange(Mounts::new(server.api())),
             800..803 => {
