@@ -265,7 +265,7 @@ impl Deployment {
     async fn new() -> Self {
         let folder = Folder::new();
         let file = folder.write("relayer-rest.toml", SETTINGS);
-        folder.replace("module.wasm", &module(false, 0));
+        folder.replace("module.wasm", module(false, 0));
         let layers = Layers::new(Some(file.into()));
         let settings = layers.read().unwrap();
         let code_cache = Some(CodeCache::open(&folder.join("cache")).unwrap());
@@ -347,10 +347,10 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
             650..700 => publish(&server.publisher, state),
             700..740 => {
                 let since = Instant::now();
-                let stale = random.bool().then_some(Stale { since, chains: false });
-                server.publisher.set_stale(stale);
+                let unconfirmed = random.bool().then_some(Stale { since, chains: false });
+                server.publisher.set_stale(unconfirmed);
             }
-            // After a failure on probation, there is no previous module.
+            // After a failure on probation, the previous module is active already.
             740..780 => drop(server.api().rollback()),
             780..800 => server.registry.exchange(Mounts::new(server.api())),
             800..803 => {

@@ -96,7 +96,8 @@ pub(super) fn check_spread(moments: &[Duration], from: Duration, to: Duration) {
     let mut tenths = [0; 10];
     for moment in moments {
         assert!((from..=to + RESOLUTION).contains(moment), "{moment:?}");
-        let place = (*moment - from).as_secs_f64() / (to - from).as_secs_f64();
+        let place =
+            (moment.as_secs_f64() - from.as_secs_f64()) / (to.as_secs_f64() - from.as_secs_f64());
         // It is between 0 and 1.
         let tenth = (0..10).rev().find(|tenth| place >= f64::from(*tenth) / 10.0);
         tenths[usize::try_from(tenth.unwrap()).unwrap()] += 1;
