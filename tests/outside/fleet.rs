@@ -13,8 +13,10 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::nats::Nats;
 use relayer_rest_tests::program::{Program, Serving, Spawned};
 use relayer_rest_tests::relayer::{Relayer, Script, state};
-use relayer_rest_tests::wait::{DEADLINE, until, until_async};
+use relayer_rest_tests::wait::{DEADLINE, until, until_async, within};
 use tokio::task::JoinHandle;
+
+use super::free_address;
 
 /// The interval in which a writer confirms its state; far more than any test takes.
 const MAX_UNCONFIRMED: Duration = DEADLINE;
@@ -333,4 +335,52 @@ async fn settings_that_cannot_be_used_are_named() {
         assert!(ended.stderr.contains(message), "{args:?}: {}", ended.stderr);
     }
     until_async("the folder exists", async || folder.as_path().exists()).await;
+}
+
+/// The page that takes a user from one server to three.
+const PAGE: &str = include_str!("../../docs/fleet.md");
+
+#[tokio::test]
+#[ignore = "needs nats-server and curl"]
+async fn the_page_takes_a_user_from_one_server_to_three() {
+    let blocks = PAGE.split("```sh\n").skip(1).filter_map(|rest| rest.split_once("```"));
+    let blocks: Vec<_> = blocks.map(|(block, _)| block).collect();
+    assert_eq!(blocks.len(), 4, "NATS, the writer, the readers and the generations");
+    let relayer = Relayer::start(Script::of_1_13());
+    let [nats, first, second] = [(); 3].map(|()| free_address());
+    let mut script = blocks.join("\n");
+    for (text, replacement) in [
+        ("nats-server -js", format!("nats-server -a {} -p {} -js", nats.ip(), nats.port())),
+        ("127.0.0.1:4222", nats.to_string()),
+        ("http://127.0.0.1:3001", relayer.url()),
+        ("127.0.0.1:3002", first.to_string()),
+        ("localhost:3002", first.to_string()),
+        ("127.0.0.1:3003", second.to_string()),
+        ("localhost:3003", second.to_string()),
+        // A reader waits for the lines that the programs in the background print.
+        ("curl ", "curl --retry 300 --retry-delay 1 --retry-connrefused ".to_owned()),
+    ] {
+        assert!(script.contains(text), "{text}");
+        script = script.replace(text, &replacement);
+    }
+    let folder = Folder::new();
+    let command = folder.as_path().join("relayer-rest");
+    std::os::unix::fs::symlink(Program::path(), command).unwrap();
+    let path = format!("{}:{}", folder.as_path().display(), std::env::var("PATH").unwrap());
+    let script = format!("trap 'kill $(jobs -p)' EXIT\n{script}");
+    let output = tokio::process::Command::new("bash")
+        .args(["-ec", &script])
+        .current_dir(folder.as_path())
+        .env("PATH", path)
+        .env("RELAYER_REST_CODE_CACHE", folder.as_path().join("cache"))
+        .env("XDG_RUNTIME_DIR", folder.as_path())
+        .output();
+    let output = within("the commands of the page", output).await.unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}\n{errors}");
+    assert!(printed.contains("x-relayer-source: fleet"), "{printed}\n{errors}");
+    let last = printed.rfind("HTTP/1.1 200 OK").expect("the last response is one");
+    assert!(printed[last..].contains("x-relayer-generation: "), "{printed}");
+    assert!(printed[last..].contains("\"status\":\"success\""), "{printed}");
 }

@@ -261,10 +261,10 @@ impl ReplicaPublisher {
         parts: &Parts,
         age: Option<Age>,
     ) -> Result<(), String> {
-        let state = self.assembler.assemble(generation, times, parts);
-        let state = state.map_err(|error| error.to_string())?;
+        let replica = self.assembler.assemble(generation, times, parts);
+        let replica = replica.map_err(|error| error.to_string())?;
         let stale = age.and_then(Age::stale);
-        self.publisher.replicate(state, stale).map_err(|error| error.to_string())?;
+        self.publisher.replicate(replica, stale).map_err(|error| error.to_string())?;
         self.source.responded();
         // A state that expired is replaced as a whole.
         self.is_expired = false;
