@@ -120,7 +120,7 @@
 //! |---|---|
 //! | connect to the fleet of the settings | `cli/src/fleet.rs`, `cli/src/publish.rs`, `fleet/src/address.rs`, `fleet/src/connection.rs` |
 //! | become its writer, or stand by | `fleet/src/writer.rs` |
-//! | cut each snapshot into parts, and store those that have changed, with a commit | `fleet/src/cut.rs`, `fleet/src/state_part.rs`, `fleet/src/part.rs`, `fleet/src/message.rs`, `fleet/src/publication.rs`, `fleet/src/subjects.rs` |
+//! | cut each snapshot into parts, and store changed parts with a commit | `fleet/src/cut.rs`, `fleet/src/state_part.rs`, `fleet/src/part.rs`, `fleet/src/message.rs`, `fleet/src/publication.rs`, `fleet/src/subjects.rs` |
 //! | receive the parts, request missing ones, and verify the digest of all | `fleet/src/subscription.rs`, `fleet/src/reader.rs` |
 //! | assemble the state, and publish it as one snapshot, with its age | `fleet/src/assemble.rs`, `fleet/src/age.rs`, `state/src/replica.rs`, `state/src/publisher.rs` |
 //! | name the generation of a response, or wait for the one that a request requires | `server/src/http/fleet_generation.rs` |

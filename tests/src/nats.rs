@@ -21,7 +21,7 @@ impl Nats {
     /// Starts a server without authentication.
     ///
     /// # Panics
-    /// Panics if there is no `nats-server`.
+    /// Panics if `nats-server` is not installed.
     pub async fn start() -> Self {
         Self::with_config("").await
     }
@@ -29,7 +29,7 @@ impl Nats {
     /// Starts a server with these lines in its configuration.
     ///
     /// # Panics
-    /// Panics if there is no `nats-server`.
+    /// Panics if `nats-server` is not installed.
     pub async fn with_config(lines: &str) -> Self {
         // The port is free when the server takes it, unless another program is quicker.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -28,10 +28,11 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use super::grant_args::GrantArgs;
+use super::poll::poll;
 use super::project::Project;
 use super::sockets::{announce, bind, check_upstream, listen_configs};
 use super::sources::Sources;
-use super::{CommandOutcome, Failure, descriptors, serve, signals};
+use super::{CommandOutcome, Failure, descriptors, signals};
 use deployment::Deployment;
 use session::Session;
 
@@ -110,7 +111,7 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
         addresses.push((listener.address()?, listener.has_tls()));
     }
     let relayer_dialect = if upstream.is_some() { Dialect::V1_13 } else { Dialect::V0_7 };
-    serve::poll(upstream, None, &publisher)?;
+    poll(upstream, None, &publisher)?;
     let state = publisher.reader();
     let deployment = Deployment::new(state.clone(), args.api, relayer_dialect, headers)?;
     let server = Server::with_registry(Arc::clone(&deployment.registry), state)

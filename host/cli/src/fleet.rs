@@ -8,7 +8,7 @@ use relayer_rest_server::config::Config;
 use relayer_rest_state::StatePublisher;
 use tokio::runtime::Handle;
 
-use super::serve::if_ended;
+use super::poll::if_ended;
 use super::serve_error::ServeError;
 
 /// A connection to a fleet that is not in use yet.

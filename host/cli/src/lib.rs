@@ -22,7 +22,7 @@
 //! | `project.rs`, `project/` | the project of a module |
 //! | `settings.rs` | the options that override settings |
 //! | `mounts.rs` | the mounts of the settings, loaded without a server |
-//! | `code_cache.rs`, `control.rs`, `sockets.rs`, `sources.rs` | the code cache, the control socket, all sockets and the sources of the settings |
+//! | `code_cache.rs`, `control.rs`, `sockets.rs`, `sources.rs`, `poll.rs` | the code cache, the control socket, all sockets and the sources of the settings |
 //! | `access_log.rs`, `access_log/` | the access log |
 //! | `otlp.rs`, `otlp/` | traces and metrics for an OpenTelemetry collector |
 //! | `progress.rs` | the progress of long steps |
@@ -53,6 +53,7 @@ mod module;
 mod mounts;
 mod new;
 mod otlp;
+mod poll;
 mod progress;
 mod project;
 mod publish;

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use tracing::{error, info};
 
 use super::fleet::Fleet;
-use super::serve::poll;
+use super::poll::poll;
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
 use super::sources::Sources;

@@ -1,13 +1,11 @@
 //! `relayer-rest serve`: from the command line to a running server.
 
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use relayer_rest_common::text::escape_control;
-use relayer_rest_common::{priority, threads};
 use relayer_rest_conformance::Dialect;
 use relayer_rest_server::Server;
 use relayer_rest_server::capsules::Capsules;
@@ -16,16 +14,17 @@ use relayer_rest_server::config::{Config, Layers, Origin, Settings, UnknownVaria
 use relayer_rest_server::control::takeover::Handover;
 use relayer_rest_server::control::{ControlServer, LogLevel, Reload};
 use relayer_rest_server::reload::{ModuleContext, Modules, follow_dialect};
-use relayer_rest_sources::{TelemetrySource, Upstream};
-use relayer_rest_state::{NotReady, StatePublisher, StateReader};
+use relayer_rest_sources::Upstream;
+use relayer_rest_state::{StatePublisher, StateReader};
 use tokio::runtime::Builder;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{error, warn};
 
 use super::access_log::AccessLog;
 use super::fleet::Fleet;
 use super::otlp::{MetricSources, Otlp};
+use super::poll::poll;
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
 use super::sockets::{Sockets, announce, check_upstream, listen_configs};
@@ -310,42 +309,4 @@ fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Rel
             reloaded
         })
     })
-}
-
-/// Polls the relayer and its telemetry for as long as the server runs. The responses are
-/// read on a thread of a lower priority: clients come first, regardless of the responses.
-pub(super) fn poll(
-    upstream: Option<Upstream>,
-    telemetry: Option<TelemetrySource>,
-    publisher: &StatePublisher,
-) -> io::Result<()> {
-    if upstream.is_none() && telemetry.is_none() {
-        return Ok(());
-    }
-    let sources = threads::start_runtime("sources", |runtime| {
-        priority::lower_thread();
-        runtime.block_on(std::future::pending::<()>());
-    })?;
-    if let Some(upstream) = upstream {
-        let polling = sources.spawn(upstream.run(publisher.clone()));
-        let publisher = publisher.clone();
-        sources.spawn(if_ended(polling, move |reason| publisher.set_not_ready(reason)));
-    }
-    if let Some(telemetry) = telemetry {
-        let polling = sources.spawn(telemetry.run(publisher.clone()));
-        let publisher = publisher.clone();
-        sources.spawn(if_ended(polling, move |reason| publisher.set_telemetry_not_ready(reason)));
-    }
-    Ok(())
-}
-
-/// Marks the data of a source as not known when its polling has ended by a panic.
-pub(super) async fn if_ended(polling: JoinHandle<()>, set_not_ready: impl FnOnce(NotReady)) {
-    if let Err(error) = polling.await {
-        error!(%error, "polling the relayer ended; restart to resume it");
-        set_not_ready(NotReady {
-            message: "the relayer is no longer polled; the log has the cause".to_owned(),
-            ..NotReady::default()
-        });
-    }
 }

@@ -13,8 +13,8 @@ use crate::message::{Alive, ClockReading, Commit, Index, Times};
 use crate::part::{MAX_PARTS, Part, PartDigest, PartName, Parts};
 use crate::writer::MAX_SILENCE;
 
-/// The time after which a reader requests what a sign of life names and no message has brought:
-/// at least this, and up to the range more, so that not all readers send requests at once.
+/// The time after which a reader requests a generation that a sign of life names and that has not
+/// arrived: at least this, and up to the range more, so that readers do not send requests at once.
 const MIN_PATIENCE: Duration = Duration::from_millis(300);
 const PATIENCE_RANGE: Duration = Duration::from_millis(700);
 
@@ -29,8 +29,7 @@ const MAX_UNCONFIRMED: Duration = Duration::from_secs(2);
 const MAX_SLACK: Duration = Duration::from_millis(250);
 const MAX_READINGS: u32 = 5;
 
-/// The maximum size of the parts of a generation, and of those that are received before their
-/// commit, in bytes.
+/// The maximum size of the parts of a generation, and of parts without a commit, in bytes.
 const MAX_SIZE: usize = 256 << 20;
 
 /// The input of a reader.
@@ -90,7 +89,7 @@ pub(crate) struct Reader {
     readings: u32,
     /// The relayer confirmed the current generation at this time or later.
     confirmed: Option<Instant>,
-    /// The same for the generation that is served, if the current one was rejected.
+    /// The time of the last confirmation of the served generation, if the current one was rejected.
     rejected: Option<Instant>,
     /// The relayer confirmed states at this time or later, and the current generation was the
     /// newest one.
@@ -176,7 +175,7 @@ impl Reader {
         }
         let alive = self.alive.as_ref();
         let chains = alive.is_none_or(|alive| alive.is_confirming || alive.chains);
-        // Before the first sign of life, the wall clocks are all that is known.
+        // Before the first sign of life, there are only the wall clocks.
         let since = self.confirmed.unwrap_or(current.confirmed_by_wall);
         Some(Age::Stale { since, chains })
     }
@@ -203,7 +202,7 @@ impl Reader {
         self.rejected = None;
     }
 
-    /// Does what is due.
+    /// Carries out the actions that are due.
     pub(crate) fn wake(&mut self, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         let is_over = |requested: Instant| now >= requested + REQUEST_TIME;

@@ -656,7 +656,7 @@ impl Simulation {
                     assert!(age <= max, "reader {number}: confirmed, but {age:?} old");
                 }
                 Some(Age::Stale { since, .. }) => {
-                    // Before the first sign of life, the wall clocks are all that is known.
+                    // Before the first sign of life, there are only the wall clocks.
                     if own.reader.has_confirmation() {
                         assert!(since <= end, "reader {number}: younger than the state");
                     }

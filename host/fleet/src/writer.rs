@@ -29,8 +29,8 @@ const SILENCE_JITTER: Duration = Duration::from_millis(500);
 /// The minimum time between two commits: publications within it are one.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The time after which the stream is compared with what this writer has stored: messages that
-/// it sent before a connection was lost may arrive later.
+/// The interval in which the stream is compared with the parts of this writer: messages of a
+/// connection that was lost may arrive later.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A message to be stored.
@@ -225,7 +225,7 @@ impl Writer {
         Clock { name: self.clock, start: self.start }
     }
 
-    /// Does what is due.
+    /// Carries out the actions that are due.
     pub(crate) fn wake(&mut self, now: Instant, wall: SystemTime) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Role::Standby { takes_over } = self.role

@@ -74,7 +74,7 @@ pub struct Snapshot {
 pub(super) enum FleetPosition {
     /// The host belongs to no fleet.
     Outside,
-    /// The host belongs to a fleet, of which the snapshot is no generation.
+    /// The host belongs to a fleet, and the snapshot is not one of its generations.
     Unknown,
     /// This process publishes to the fleet.
     Writer { epoch: u64 },

@@ -125,7 +125,7 @@ fn bytes(report: &mut Report, runtime: &Runtime) {
         let count = count(&nats);
         let publisher = publish(&address).await;
         let replica = subscribe(&address).await;
-        // What the server sends first is not of the state.
+        // The server sends its description first.
         tokio::time::sleep(INTERVAL).await;
         let before = count.swap(0, Relaxed);
         assert!(before > 0, "it is connected");

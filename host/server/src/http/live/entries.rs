@@ -413,7 +413,7 @@ impl Entries {
             .then(|| Key::new(&entry.request, &answer))
             .filter(|key| entry.key.as_ref() != Some(key));
         if let Some(key) = key {
-            // The module may fail for some requests of the entry only. Those that are equal as a
+            // The module may fail for some requests of the entry only. Requests that are equal as a
             // whole stay, and share its evaluation.
             if answer.outcome.is_ok() || self.by_key.contains_key(&key) {
                 self.retire(id);

@@ -109,7 +109,7 @@ mod tests {
         let within = Duration::from_secs(60);
         let ends = waits(Duration::from_mins(5), Some(within)).await;
         check_spread(&ends, Duration::ZERO, within);
-        // Those that are over before are not longer.
+        // Waits that are over before are not longer.
         let ends = waits(Duration::from_secs(16), Some(within)).await;
         assert!(*ends.iter().max().unwrap() <= Duration::from_secs(16) + RESOLUTION);
         assert!(*ends.iter().min().unwrap() < Duration::from_secs(1));
