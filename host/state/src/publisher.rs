@@ -327,8 +327,8 @@ impl StatePublisher {
         });
     }
 
-    /// Publishes the whole state of another host, as one snapshot, and marks it as stale or as up to
-    /// date.
+    /// Publishes the whole state of another host, as one snapshot, and marks it as stale or as up
+    /// to date.
     ///
     /// # Errors
     /// Returns an error if two chains have the same identifier; then nothing is published.

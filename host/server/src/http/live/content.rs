@@ -16,8 +16,8 @@ pub(in crate::http) enum Content {
     Response(Arc<RecordedResponse>),
     /// An error response of the host, as the module gave none.
     Error(Arc<hyper::Response<Bytes>>),
-    /// This failure is for the requests with this key only. The waiters of other requests of the entry look
-    /// for their own ones.
+    /// A failure of the requests with this key only. The waiters of other requests of the entry
+    /// look for their own ones.
     Failure(Arc<hyper::Response<Bytes>>, Key),
     /// The requests of the entry have different responses now: each waiter looks for its own.
     Moved,

@@ -28,8 +28,8 @@ pub(super) struct Fixture {
 impl Fixture {
     /// Creates the server, and a state with one chain.
     pub(super) fn new() -> Self {
-        let long = Duration::from_mins(10);
-        let limits = Limits { time: long, queue_wait: long, ..Limits::default() };
+        // A busy machine must not end a run.
+        let limits: Limits = toml::from_str("time = '1h'\nqueue-wait = '1h'").unwrap();
         let engine = Engine::new(&limits).unwrap();
         let module = Module::from_bytes(&engine, "test", DEFAULT_MODULE).unwrap();
         let registry = Arc::new(Registry::new(Mount::api(module)));
