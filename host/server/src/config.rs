@@ -744,6 +744,7 @@ mod tests {
                 && config.capsules.folder.take().is_some()
                 && !take(&mut config.capsules.redact).0.is_empty()
                 && take(&mut config.admin) != AdminConfig::default()
+                && take(&mut config.fleet) != FleetSettings::default()
         );
         let included = std::mem::take(&mut config.extension);
         let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();

@@ -166,6 +166,7 @@ async fn each_setting_can_be_a_variable() {
                 "extension" => json!([]),
                 "upstream.url" | "telemetry.url" => json!("http://h/metrics"),
                 "admin.listen" => json!("127.0.0.1:1"),
+                "fleet.from" | "fleet.publish-to" => json!("nats://h/f"),
                 _ => json!("text"),
             },
         };
@@ -208,6 +209,7 @@ async fn the_origin_of_each_option_is_shown() {
         ("--poll", "upstream.poll", json!("7s")),
         ("--upstream-timeout", "upstream.timeout", json!("7s")),
         ("--max-stale", "upstream.max-stale", json!("7s")),
+        ("--from", "fleet.from", json!("nats://h/f")),
         ("--listen", "listen[0].address", json!("h:7")),
         ("--module", "module.file", json!("m")),
         ("--dialect", "module.dialect", json!("1.13")),

@@ -63,6 +63,7 @@ fn each_setting_is_listed() {
             "commands",
             "cors",
             "extension",
+            "fleet",
             "http",
             "listen",
             "listen.tls",
