@@ -37,9 +37,10 @@ impl Nats {
         drop(listener);
         let folder = Folder::new();
         let store = folder.as_path().join("store");
+        let store = store.display();
         folder.write(
             "nats.conf",
-            format!("listen: \"{address}\"\njetstream {{ store_dir: {store:?} }}\n{lines}\n"),
+            format!("listen: \"{address}\"\njetstream {{ store_dir: \"{store}\" }}\n{lines}\n"),
         );
         let mut nats = Self { folder, address, process: None };
         nats.run().await;

@@ -1,5 +1,6 @@
 //! `relayer-rest serve`: from the command line to a running server.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,11 +161,7 @@ async fn serve(
     if is_remote {
         tokio::spawn(follow_dialect(Arc::clone(&modules), state.clone()));
     }
-    poll(sources.upstream.take(), sources.telemetry.take(), &publisher)
-        .map_err(ServeError::Start)?;
-    if let Some(fleet) = fleet {
-        fleet.run(&publisher);
-    }
+    follow(&mut sources, fleet, &publisher).map_err(ServeError::Start)?;
     modules.watch(&state).await?;
     if let Some(takeover) = &mut takeover {
         tokio::select! {
@@ -206,6 +203,19 @@ async fn serve(
         capsules.finish();
     }
     result
+}
+
+/// Follows the sources for as long as the server runs.
+fn follow(
+    sources: &mut Sources,
+    fleet: Option<Fleet>,
+    publisher: &StatePublisher,
+) -> io::Result<()> {
+    poll(sources.upstream.take(), sources.telemetry.take(), publisher)?;
+    if let Some(fleet) = fleet {
+        fleet.run(publisher);
+    }
+    Ok(())
 }
 
 /// A server that is ready to accept connections.

@@ -110,7 +110,7 @@ fn count(nats: &Nats) -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
     thread::spawn(move || {
-        let mut buffer = [0; 1 << 16];
+        let mut buffer = [0; 1 << 13];
         while let Ok(read @ 1..) = stream.read(&mut buffer) {
             counted.fetch_add(read as u64, Relaxed);
         }

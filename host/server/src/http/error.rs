@@ -132,16 +132,7 @@ impl HostError {
                 "PreconditionFailed",
                 "a precondition of the request is false",
             ),
-            Self::Behind => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Behind",
-                "this host does not have the state of x-relayer-min-generation yet; try again",
-            ),
-            Self::BadGeneration => (
-                StatusCode::BAD_REQUEST,
-                "BadRequest",
-                "x-relayer-min-generation is not the x-relayer-generation of a response",
-            ),
+            Self::Behind | Self::BadGeneration => return self.generation_parts(),
             Self::NotText => (
                 StatusCode::NOT_ACCEPTABLE,
                 "NotAcceptable",
@@ -187,6 +178,17 @@ impl HostError {
             ),
         };
         (status, name, message.into())
+    }
+
+    /// Returns the parts of the error for a request with a minimum generation.
+    fn generation_parts(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
+        if *self == Self::Behind {
+            let message =
+                "this host does not have the state of x-relayer-min-generation yet; try again";
+            return (StatusCode::SERVICE_UNAVAILABLE, "Behind", message.into());
+        }
+        let message = "x-relayer-min-generation is not the x-relayer-generation of a response";
+        (StatusCode::BAD_REQUEST, "BadRequest", message.into())
     }
 
     /// Returns the parts of the error for an extension without a response.
