@@ -63,7 +63,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tracing::warn;
 
 use crate::registry::Registry;
-pub(super) use client::{Client, detached};
+pub(super) use client::Client;
 use entries::Entries;
 pub(super) use event_stream::{EventStream, StreamConnection, StreamedEvents};
 pub(super) use interest::Interest;

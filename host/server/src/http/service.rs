@@ -180,7 +180,6 @@ impl Service {
                 Pending::Run { guest_request, uncached }
             }
         };
-        let request = if interest == Interest::Now { request } else { live::detached(request) };
         let mount = Arc::clone(mount);
         let handling = PendingHandling { mount, client, interest, admitted, start };
         Either::Right(Arc::clone(self).finish(request, id, handling, pending))

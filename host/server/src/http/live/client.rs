@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use hyper::Method;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::uri::PathAndQuery;
-use hyper::{Method, Request};
 use relayer_rest_sandbox::GuestRequest;
 
 use crate::http::connections::Peer;
@@ -57,17 +57,6 @@ impl Client {
     }
 }
 
-/// Copies a request out of the buffer that its connection has read: while a request shares it,
-/// the connection takes another one, and the client waits long.
-pub(in crate::http) fn detached<B>(request: Request<B>) -> Request<B> {
-    let (mut head, body) = request.into_parts();
-    head.headers.values_mut().for_each(|value| *value = copied(value));
-    if let Ok(uri) = head.uri.to_string().try_into() {
-        head.uri = uri;
-    }
-    Request::from_parts(head, body)
-}
-
 /// Copies a value into memory of its own.
 pub(super) fn copied(value: &HeaderValue) -> HeaderValue {
     HeaderValue::from_bytes(value.as_bytes()).expect("a value has the bytes of one")
@@ -75,25 +64,7 @@ pub(super) fn copied(value: &HeaderValue) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        Client, GuestRequest, HeaderMap, HeaderValue, Method, PathAndQuery, Peer, Request, detached,
-    };
-    use bytes::Bytes;
-    use hyper::Uri;
-
-    #[test]
-    fn a_detached_request_shares_no_memory() {
-        let owned = Bytes::from(b"a value /path?query".to_vec());
-        let mut request = Request::new(7);
-        let value = HeaderValue::from_maybe_shared(owned.slice(..7)).unwrap();
-        request.headers_mut().insert("x", value);
-        *request.uri_mut() = Uri::from_maybe_shared(owned.slice(8..)).unwrap();
-        assert!(!owned.is_unique());
-        let detached = detached(request);
-        assert!(owned.is_unique());
-        assert_eq!((&detached.headers()["x"], *detached.body()), (&"a value".parse().unwrap(), 7));
-        assert_eq!(detached.uri(), "/path?query");
-    }
+    use super::{Client, GuestRequest, HeaderMap, HeaderValue, Method, PathAndQuery, Peer};
 
     #[test]
     fn a_request_is_restored_from_its_compact_form() {
