@@ -182,13 +182,19 @@ impl HostError {
 
     /// Returns the parts of the error for a request with a minimum generation.
     fn generation_parts(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
-        if *self == Self::Behind {
-            let message =
-                "this host does not have the state of x-relayer-min-generation yet; try again";
-            return (StatusCode::SERVICE_UNAVAILABLE, "Behind", message.into());
+        match self {
+            Self::Behind => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Behind",
+                "this host does not have the state of x-relayer-min-generation yet; try again"
+                    .into(),
+            ),
+            _ => (
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "x-relayer-min-generation is not the x-relayer-generation of a response".into(),
+            ),
         }
-        let message = "x-relayer-min-generation is not the x-relayer-generation of a response";
-        (StatusCode::BAD_REQUEST, "BadRequest", message.into())
     }
 
     /// Returns the parts of the error for an extension without a response.
