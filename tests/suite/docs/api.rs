@@ -66,7 +66,12 @@ fn the_errors_of_the_host_are_listed() {
         let (_, table) = text.split_once(function).unwrap();
         table.split("}\n\n").next().unwrap().to_owned()
     };
-    let functions = ["fn parts(&self)", "fn extension_parts(&self)", "fn command_parts("];
+    let functions = [
+        "fn parts(&self)",
+        "fn generation_parts(&self)",
+        "fn extension_parts(&self)",
+        "fn command_parts(",
+    ];
     let errors: BTreeSet<_> = functions
         .map(table)
         .concat()
