@@ -13,7 +13,7 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::nats::Nats;
 use relayer_rest_tests::program::{Program, Serving, Spawned};
 use relayer_rest_tests::relayer::{Relayer, Script, state};
-use relayer_rest_tests::wait::{DEADLINE, until, until_async, within};
+use relayer_rest_tests::wait::{DEADLINE, until, within};
 use tokio::task::JoinHandle;
 
 use super::free_address;
@@ -334,7 +334,6 @@ async fn settings_that_cannot_be_used_are_named() {
         assert_eq!(ended.status, Some(2), "{args:?}");
         assert!(ended.stderr.contains(message), "{args:?}: {}", ended.stderr);
     }
-    until_async("the folder exists", async || folder.as_path().exists()).await;
 }
 
 /// The page that takes a user from one server to three.

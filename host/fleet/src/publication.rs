@@ -277,8 +277,7 @@ async fn read(jetstream: &Context, subjects: &Subjects) -> Result<Content, Strin
     let mut uncommitted = Vec::new();
     if let Some((number, _)) = &index {
         let mut next = number + 1;
-        let is_known = sequence.saturating_sub(*number) <= MAX_UNCOMMITTED;
-        while next <= sequence && is_known {
+        while next <= sequence && sequence - number <= MAX_UNCOMMITTED {
             let builder =
                 stream.raw_message_builder().sequence(next).next_by_subject(">".to_owned());
             match builder.send().await {
@@ -291,13 +290,12 @@ async fn read(jetstream: &Context, subjects: &Subjects) -> Result<Content, Strin
             }
         }
     }
-    let is_known = index
-        .as_ref()
-        .is_none_or(|(number, _)| sequence.saturating_sub(*number) <= MAX_UNCOMMITTED);
+    let number = index.as_ref().map_or(sequence, |(number, _)| *number);
     let index = index.map(|(_, payload)| Index::decode(&payload));
     let index = index.transpose().map_err(|error| error.to_string())?;
-    if let (Some(index), false) = (&index, is_known) {
-        uncommitted = index.parts.iter().map(|(name, _)| name.clone()).collect();
+    if sequence.saturating_sub(number) > MAX_UNCOMMITTED {
+        let parts = index.iter().flat_map(|index| &index.parts);
+        uncommitted = parts.map(|(name, _)| name.clone()).collect();
     }
     Ok(Content {
         sequence,

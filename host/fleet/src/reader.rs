@@ -186,9 +186,12 @@ impl Reader {
             Some(Age::Stale { since, .. }) => Some(since),
             _ => None,
         };
-        let (alive, bound) = (self.alive.as_ref()?, self.bound.as_ref()?);
-        let own = alive.telemetry_stale.filter(|_| bound.is_usable(alive.clock, now));
-        own.and_then(|time| bound.earliest(time, now)).or(stale)
+        // The telemetry may be stale although the state is not.
+        let own = self.alive.as_ref().and_then(|alive| {
+            let bound = self.bound.filter(|bound| bound.is_usable(alive.clock, now))?;
+            bound.earliest(alive.telemetry_stale?, now)
+        });
+        own.or(stale)
     }
 
     /// Notes that the current generation cannot be served, and that the one before it still is.

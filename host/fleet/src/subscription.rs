@@ -77,35 +77,35 @@ impl Subscription {
         };
         loop {
             let event = tokio::select! {
-            biased;
-            () = sleep_until(reader.deadline(Instant::now()).into()) => {
-                let actions = reader.wake(Instant::now());
-                requests.run(actions, &mut reader, &mut replica);
-                continue;
-            }
-            () = replica.expiry() => {
-                replica.expire();
-                continue;
-            }
-            Some(change) = changes.recv() => match replica.connection_changed(&address, change) {
-                Some(event) => event,
-                None => continue,
-            },
-            Some(event) = responses.recv() => event,
-            event = next_republished(&mut republished, &requests.subjects) => match event {
-                Ok(event) => event,
-                Err(problem) => {
-                    replica.rejected(&problem);
+                biased;
+                () = sleep_until(reader.deadline(Instant::now()).into()) => {
+                    let actions = reader.wake(Instant::now());
+                    requests.run(actions, &mut reader, &mut replica);
                     continue;
                 }
-            },
-            Some(message) = alive.next() => match Alive::decode(&message.payload) {
-                Ok(alive) => Event::Alive(alive),
-                Err(error) => {
-                    replica.rejected(&format!("the sign of life of the writer: {error}"));
+                () = replica.expiry() => {
+                    replica.expire();
                     continue;
                 }
-            },
+                Some(change) = changes.recv() => match replica.connection_changed(&address, change) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                Some(event) = responses.recv() => event,
+                event = next_republished(&mut republished, &requests.subjects) => match event {
+                    Ok(event) => event,
+                    Err(problem) => {
+                        replica.rejected(&problem);
+                        continue;
+                    }
+                },
+                Some(message) = alive.next() => match Alive::decode(&message.payload) {
+                    Ok(alive) => Event::Alive(alive),
+                    Err(error) => {
+                        replica.rejected(&format!("the sign of life of the writer: {error}"));
+                        continue;
+                    }
+                },
             };
             let actions = reader.handle(event, Instant::now(), SystemTime::now());
             requests.run(actions, &mut reader, &mut replica);
