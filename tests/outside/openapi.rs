@@ -60,10 +60,10 @@ async fn check(schemathesis: &Path, args: &[&str], examples: u32) {
 async fn schemathesis_finds_no_failures() {
     let folder = Folder::new();
     let schemathesis = install(&folder);
-    // Only the path of a chain has as many different requests: the other ones have no parameters, or
-    // so few values that they may all be used up earlier.
+    // Only the path of a chain and the query of a command have as many different requests: the
+    // other ones have no parameters, or so few values that they may all be used up earlier.
     tokio::join!(
         check(&schemathesis, &["--dialect", "0.7"], CASES),
-        check(&schemathesis, &["--dialect", "1.13"], CASES),
+        check(&schemathesis, &["--dialect", "1.13"], CASES / 2),
     );
 }
