@@ -4,9 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use async_nats::header::NATS_SEQUENCE;
 use async_nats::jetstream::stream::{Config, Republish};
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr};
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use relayer_rest_common::backoff::Backoff;
@@ -160,15 +161,20 @@ impl Connection {
         client: &Client,
         stream: &str,
         subject: &str,
-    ) -> Result<Option<Bytes>, String> {
+    ) -> Result<Option<Message>, String> {
         let api = format!("$JS.API.DIRECT.GET.{stream}.{subject}");
         let message = client.request(api, Bytes::new()).await.map_err(|error| error.to_string())?;
         match message.status.map(|status| status.as_u16()) {
-            None | Some(200) => Ok(Some(message.payload)),
+            None | Some(200) => Ok(Some(message)),
             Some(404) => Ok(None),
             Some(status) => Err(format!("unexpected status {status}")),
         }
     }
+}
+
+/// Returns the number of a stored message in its stream.
+pub(crate) fn stored_number(message: &Message) -> Option<u64> {
+    message.headers.as_ref()?.get(NATS_SEQUENCE)?.as_str().parse().ok()
 }
 
 /// Returns the settings of the stream of a fleet.
@@ -185,8 +191,23 @@ pub(crate) fn stream_config(subjects: &Subjects) -> Config {
     }
 }
 
+/// Returns the settings of the stream of plans.
+pub(crate) fn plan_stream_config(subjects: &Subjects) -> Config {
+    let (source, destination) = (subjects.plan(), subjects.planned());
+    Config {
+        name: subjects.plan_stream(),
+        description: Some("The modules of a fleet".to_owned()),
+        subjects: vec![subjects.plan()],
+        max_messages_per_subject: 1,
+        allow_direct: true,
+        republish: Some(Republish { source, destination, headers_only: false }),
+        ..Config::default()
+    }
+}
+
 /// Returns the name of the machine.
-pub(crate) fn machine_name() -> String {
+#[must_use]
+pub fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "relayer-rest".to_owned() } else { name }
 }

@@ -20,6 +20,7 @@
 //! | `connection.rs` | a connection to NATS |
 //! | `publication.rs` | publishes the state of this process, or stands by |
 //! | `subscription.rs` | source: the fleet of another host |
+//! | `rollout.rs`, `rollout/` | roll-outs: the modules of a fleet, brought to its hosts in stages |
 
 mod address;
 mod settings;
@@ -40,6 +41,8 @@ mod part;
 mod publication;
 #[cfg(feature = "nats")]
 mod reader;
+#[cfg(feature = "nats")]
+mod rollout;
 #[cfg(all(test, feature = "nats"))]
 mod simulation;
 #[cfg(feature = "nats")]
@@ -53,9 +56,15 @@ mod writer;
 
 pub use address::{FleetAddress, FleetAddressError};
 #[cfg(feature = "nats")]
-pub use connection::FleetError;
+pub use connection::{FleetError, machine_name};
 #[cfg(feature = "nats")]
 pub use publication::Publication;
+#[cfg(feature = "nats")]
+pub use rollout::{
+    ActiveModule, DeployError, Deployment, FleetMounts, FleetStatus, Following, HostReport,
+    MountPlan, MountReport, MountState, NewRollout, Observation, Operator, OperatorError, Phase,
+    Plan, PlanError, Rollout, Stage, Stages, StagesError,
+};
 pub use settings::FleetSettings;
 #[cfg(feature = "nats")]
 pub use subscription::Subscription;

@@ -1,7 +1,6 @@
 //! Publishes the state of this process to a fleet, or stands by.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::connection::State;
@@ -15,12 +14,17 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use relayer_rest_common::text::for_log;
 use relayer_rest_state::{SourceKind, StatePublisher, StateReader};
+use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::address::FleetAddress;
-use crate::connection::{Change, Connection, FleetError, machine_name, stream_config};
+use crate::connection::{
+    Change, Connection, FleetError, machine_name, plan_stream_config, stream_config,
+};
 use crate::message::{Alive, Index, Lease, Message};
+use crate::rollout::coordination::coordinate;
+use crate::rollout::{FleetMounts, Following};
 use crate::settings::FleetSettings;
 use crate::subjects::Subjects;
 use crate::writer::{Action, Appended, Clock, Content, Event, Observation, Stored, Writer};
@@ -56,6 +60,13 @@ impl Publication {
         Ok(Self { connection, address: address.clone(), name, max_unconfirmed })
     }
 
+    /// Creates a follower of the plan of the fleet, for the mounts of this host, which serves this
+    /// state.
+    #[must_use]
+    pub fn following(&self, mounts: Arc<dyn FleetMounts>, state: StateReader) -> Following {
+        Following::new(&self.connection, &self.name, mounts, state)
+    }
+
     /// Publishes the state of a publisher until the future is dropped.
     pub async fn run(self, publisher: StatePublisher) {
         let Self { connection, address, name, max_unconfirmed } = self;
@@ -67,15 +78,19 @@ impl Publication {
         let mut writer = Writer::new(name, max_unconfirmed, fastrand::Rng::new(), Instant::now());
         let mut driver =
             Driver { jetstream, subjects, publisher, address, reading: None, appending: None };
-        let is_active = Arc::new(AtomicBool::new(false));
+        let (is_active, active) = watch::channel(false);
         let alive = client.subscribe(driver.subjects.alive()).await;
         let clock = client.subscribe(driver.subjects.clock()).await;
         let (Ok(mut alive), Ok(clock)) = (alive, clock) else { return };
-        tokio::spawn(answer(client.clone(), clock, writer.clock(), Arc::clone(&is_active)));
+        tokio::spawn(answer(client.clone(), clock, writer.clock(), active.clone()));
+        let (jetstream, subjects) = (driver.jetstream.clone(), driver.subjects.clone());
+        tokio::spawn(coordinate(jetstream, subjects, active));
         loop {
             let observation = Event::Observed(observe(&state));
             driver.run(writer.handle(observation, Instant::now(), SystemTime::now())).await;
-            is_active.store(writer.is_active(), Ordering::Relaxed);
+            is_active.send_if_modified(|is_active| {
+                std::mem::replace(is_active, writer.is_active()) != writer.is_active()
+            });
             let event = tokio::select! {
                 biased;
                 () = sleep_until(writer.deadline().into()) => {
@@ -105,12 +120,13 @@ async fn answer(
     client: Client,
     mut requests: Subscriber,
     clock: Clock,
-    is_active: Arc<AtomicBool>,
+    is_active: watch::Receiver<bool>,
 ) {
     while let Some(request) = requests.next().await {
         // NATS does not check whether the client may publish to the subject that it names.
         let reply = request.reply.filter(|reply| reply.starts_with("_INBOX."));
-        if let (Some(reply), true) = (reply, is_active.load(Ordering::Relaxed)) {
+        let is_active = *is_active.borrow();
+        if let (Some(reply), true) = (reply, is_active) {
             client.publish(reply, clock.reading(Instant::now()).encode()).await.ok();
         }
     }
@@ -262,13 +278,18 @@ async fn append(
     Appended::Stored(last)
 }
 
-/// Reads the content of the stream from the server that appends to it, and creates the stream
-/// if there is none.
+/// Reads the content of the stream from the server that appends to it, and creates the streams
+/// if there are none.
 async fn read(jetstream: &Context, subjects: &Subjects) -> Result<Content, String> {
     let config = stream_config(subjects);
     let stream = jetstream.get_or_create_stream(config.clone()).await;
     let stream = stream.map_err(|error| error.to_string())?;
     check(&stream.cached_info().config, &config)?;
+    // Readers are ready when they know the plan, too.
+    let config = plan_stream_config(subjects);
+    let plans = jetstream.get_or_create_stream(config.clone()).await;
+    let plans = plans.map_err(|error| error.to_string())?;
+    check(&plans.cached_info().config, &config)?;
     // A lease that is stored later than this is noticed, because it changes the sequence.
     let sequence = stream.cached_info().state.last_sequence;
     let lease = last(&stream, subjects.lease()).await?;

@@ -15,7 +15,8 @@ pub struct FleetSettings {
     pub from: Option<FleetAddress>,
     /// The fleet to which the state is published. Default: none.
     pub publish_to: Option<FleetAddress>,
-    /// The name of this host, for operators. Default: the name of the machine.
+    /// The name of this host, by which it belongs to the stages of roll-outs; no two hosts of a
+    /// fleet may have the same. Default: the name of the machine, with the port of the server.
     pub name: Option<String>,
     /// The file with the credentials for NATS, as `nsc` creates it. Default: none, or the user
     /// and password in the address.

@@ -678,7 +678,7 @@ impl Simulation {
     }
 }
 
-fn variable(name: &str, default: u64) -> u64 {
+pub(crate) fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 

@@ -1,4 +1,4 @@
-//! The subjects of a fleet, and its stream.
+//! The subjects of a fleet, and its streams.
 //!
 //! | subject | messages |
 //! |---|---|
@@ -9,6 +9,10 @@
 //! | `relayer.FLEET.new.…` | each part and commit, republished when it is stored |
 //! | `relayer.FLEET.alive` | the sign of life of the writer |
 //! | `relayer.FLEET.clock` | requests for the clock of the writer |
+//! | `relayer.FLEET.plan` | stored in a stream of its own: the modules of the fleet |
+//! | `relayer.FLEET.planned` | each plan, republished when it is stored |
+//! | `relayer.FLEET.call` | requests for the reports of hosts |
+//! | `relayer.FLEET.report` | the reports of hosts on the modules of the fleet |
 
 use crate::part::PartName;
 use crate::writer::Stored;
@@ -50,6 +54,28 @@ impl Subjects {
 
     pub(crate) fn clock(&self) -> String {
         self.subject("clock")
+    }
+
+    /// Returns the name of the stream of plans. No stream of a state has it, because names of
+    /// fleets follow an underscore there.
+    pub(crate) fn plan_stream(&self) -> String {
+        format!("RELAYER-PLAN_{}", self.fleet)
+    }
+
+    pub(crate) fn plan(&self) -> String {
+        self.subject("plan")
+    }
+
+    pub(crate) fn planned(&self) -> String {
+        self.subject("planned")
+    }
+
+    pub(crate) fn call(&self) -> String {
+        self.subject("call")
+    }
+
+    pub(crate) fn report(&self) -> String {
+        self.subject("report")
     }
 
     pub(crate) fn part(&self, name: &PartName) -> String {

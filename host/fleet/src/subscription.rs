@@ -1,5 +1,6 @@
 //! Source: the fleet of another host.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::connection::State;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use relayer_rest_common::text::for_log;
 use relayer_rest_state::{
-    FleetGeneration, NotReady, SourceKind, SourceReporter, Stale, StatePublisher,
+    FleetGeneration, NotReady, SourceKind, SourceReporter, Stale, StatePublisher, StateReader,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::sleep_until;
@@ -16,10 +17,11 @@ use tracing::{debug, info, warn};
 
 use crate::address::FleetAddress;
 use crate::assemble::Assembler;
-use crate::connection::{Change, Connection, FleetError};
+use crate::connection::{Change, Connection, FleetError, machine_name};
 use crate::message::{Alive, ClockReading, Commit, Index, Message, Times};
 use crate::part::{Part, PartName, Parts};
 use crate::reader::{Action, Age, Event, Reader};
+use crate::rollout::{FleetMounts, Following};
 use crate::settings::FleetSettings;
 use crate::subjects::{Republished, Subjects};
 
@@ -30,6 +32,7 @@ const MAX_REQUESTS: usize = 64;
 pub struct Subscription {
     connection: Connection,
     address: FleetAddress,
+    name: String,
     max_stale: Duration,
 }
 
@@ -45,12 +48,20 @@ impl Subscription {
         max_stale: Duration,
     ) -> Result<Self, FleetError> {
         let connection = Connection::open(address, settings).await?;
-        Ok(Self { connection, address: address.clone(), max_stale })
+        let name = settings.name.clone().unwrap_or_else(machine_name);
+        Ok(Self { connection, address: address.clone(), name, max_stale })
+    }
+
+    /// Creates a follower of the plan of the fleet, for the mounts of this host, which serves this
+    /// state.
+    #[must_use]
+    pub fn following(&self, mounts: Arc<dyn FleetMounts>, state: StateReader) -> Following {
+        Following::new(&self.connection, &self.name, mounts, state)
     }
 
     /// Publishes the state of the fleet until the future is dropped.
     pub async fn run(self, publisher: StatePublisher) {
-        let Self { connection, address, max_stale } = self;
+        let Self { connection, address, max_stale, .. } = self;
         let Connection { client, subjects, mut changes, .. } = connection;
         let source = publisher.add_source(SourceKind::Fleet, address.to_string());
         let reason = NotReady {
@@ -198,10 +209,10 @@ impl Requests {
 }
 
 fn decoded<T, E: ToString>(
-    message: Option<Bytes>,
+    message: Option<async_nats::Message>,
     decode: impl FnOnce(&[u8]) -> Result<T, E>,
 ) -> Result<Option<T>, String> {
-    message.map(|message| decode(&message).map_err(|error| error.to_string())).transpose()
+    message.map(|message| decode(&message.payload).map_err(|error| error.to_string())).transpose()
 }
 
 /// Passes a response to the reader, which repeats requests without one.

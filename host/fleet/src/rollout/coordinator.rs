@@ -1,0 +1,213 @@
+//! Begins the next stage of roll-outs, or rolls them back, without its connection.
+//!
+//! It decides by the reports of hosts that follow the present plan. A roll-out only goes on after
+//! each host of its stage, that still reports, has activated the module and run it often enough.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::message::{HostReport, MountReport, MountState};
+use super::plan::{MountPlan, Phase, Plan};
+
+/// The time between two requests for reports, in a fleet of up to [`HOSTS_PER_INTERVAL`] hosts.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The number of hosts that report within an interval.
+const HOSTS_PER_INTERVAL: usize = 2000;
+
+/// The number of intervals after which a host without a report does not belong to the fleet.
+const MAX_SILENT: u32 = 10;
+
+/// The number of intervals in which reports are requested after the end of a roll-out, by which
+/// hosts notice that they have not got the last plan.
+const CALLS_AFTER_END: u32 = 30;
+
+/// The number of intervals in which the hosts are counted before the first stage.
+const COUNTING: u32 = 3;
+
+/// Coordinates the roll-outs of a fleet.
+pub(crate) struct Coordinator {
+    /// The plan with its number, when it was read.
+    plan: Option<(u64, Plan)>,
+    /// The time of the first request for reports on the present plan.
+    asked: Option<Instant>,
+    next_call: Instant,
+    hosts: BTreeMap<String, (Instant, HostReport)>,
+    /// Whether a change of the plan is being stored.
+    is_storing: bool,
+}
+
+/// An event for a coordinator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The plan that is stored, with its number.
+    Plan(u64, Plan),
+    Report(HostReport),
+    /// A change could not be stored, because there is a newer plan, or perhaps was.
+    NotStored,
+}
+
+/// An action of a coordinator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Request reports.
+    Call { plan: u64, spread: Duration },
+    /// Replace the plan with this number.
+    Store { after: u64, plan: Plan },
+}
+
+impl Coordinator {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { plan: None, asked: None, next_call: now, hosts: BTreeMap::new(), is_storing: false }
+    }
+
+    /// Returns when it has something to do without an event.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let (_, plan) = self.plan.as_ref().filter(|(number, _)| *number > 0)?;
+        let is_recent = || {
+            let end = self.asked.map(|asked| asked + self.interval() * CALLS_AFTER_END);
+            end.is_none_or(|end| self.next_call < end)
+        };
+        (plan.is_in_progress() || is_recent()).then_some(self.next_call)
+    }
+
+    pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
+        match event {
+            Event::Plan(number, plan) => {
+                let known = self.plan.as_ref().map(|(number, _)| *number);
+                if known.is_none_or(|known| known < number) {
+                    self.plan = Some((number, plan));
+                    self.is_storing = false;
+                    self.asked = None;
+                    self.next_call = now;
+                }
+            }
+            Event::Report(report) => {
+                self.hosts.insert(report.host.clone(), (now, report));
+                return self.decide(now);
+            }
+            Event::NotStored => self.is_storing = false,
+        }
+        Vec::new()
+    }
+
+    /// Requests reports and changes the plan, if it is time.
+    pub(crate) fn wake(&mut self, now: Instant) -> Vec<Action> {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return Vec::new();
+        }
+        let Some((number, _)) = &self.plan else { return Vec::new() };
+        let interval = self.interval();
+        let mut actions = vec![Action::Call { plan: *number, spread: interval / 2 }];
+        self.asked.get_or_insert(now);
+        self.next_call = now + interval;
+        self.hosts.retain(|_, (heard, _)| now < *heard + interval * MAX_SILENT);
+        actions.extend(self.decide(now));
+        actions
+    }
+
+    /// Returns the interval between requests for reports, in which all hosts can report.
+    fn interval(&self) -> Duration {
+        let intervals = self.hosts.len().div_ceil(HOSTS_PER_INTERVAL).max(1);
+        INTERVAL * u32::try_from(intervals).unwrap_or(u32::MAX)
+    }
+
+    /// Changes the plan, if the reports require it.
+    fn decide(&mut self, now: Instant) -> Vec<Action> {
+        let (false, Some((number, plan)), Some(asked)) = (self.is_storing, &self.plan, self.asked)
+        else {
+            return Vec::new();
+        };
+        let mut next = plan.clone();
+        for mount in &plan.mounts {
+            let Some(decision) = self.decision(mount, *number, now - asked) else { continue };
+            match decision {
+                Decision::Next(Phase::Completed) => {
+                    if let Some(next) =
+                        next.mounts.iter_mut().find(|next| next.mount == mount.mount)
+                    {
+                        next.rollout.phase = Phase::Completed;
+                        next.module = Some(mount.rollout.new.module.clone());
+                    }
+                }
+                Decision::Next(phase) => {
+                    if let Some(next) =
+                        next.mounts.iter_mut().find(|next| next.mount == mount.mount)
+                    {
+                        next.rollout.phase = phase;
+                    }
+                }
+                Decision::RollBack { host, reason } => {
+                    // It is in progress.
+                    next.roll_back(&mount.mount, Some(host), &reason).ok();
+                }
+            }
+        }
+        if next == *plan {
+            return Vec::new();
+        }
+        self.is_storing = true;
+        vec![Action::Store { after: *number, plan: next }]
+    }
+
+    fn decision(&self, mount: &MountPlan, number: u64, time: Duration) -> Option<Decision> {
+        let rollout = &mount.rollout;
+        if !rollout.is_in_progress() {
+            return None;
+        }
+        let reports = || {
+            let reports = self.hosts.values().map(|(_, report)| report);
+            reports.filter_map(|host| Some((host, report_on(host, mount)?)))
+        };
+        // A failure in an earlier stage counts, too.
+        let failed = reports().find_map(|(host, report)| match &report.state {
+            MountState::Failed { reason } => Some((host.host.clone(), reason.clone())),
+            _ => None,
+        });
+        if let Some((host, reason)) = failed {
+            return Some(Decision::RollBack { host, reason });
+        }
+        let names = self.hosts.keys().map(String::as_str);
+        match rollout.phase {
+            Phase::Counting if rollout.is_paused || time < self.interval() * COUNTING => None,
+            Phase::Counting => rollout.stage(0, names).map(Decision::Next),
+            Phase::Stage { stage, .. } => {
+                let mut members = names.filter(|host| rollout.includes(host)).peekable();
+                members.peek()?;
+                let has_passed = |host: &str| {
+                    let (_, host) = &self.hosts[host];
+                    let report = report_on(host, mount).filter(|_| host.plan >= number);
+                    report.is_some_and(|report| match report.state {
+                        MountState::Active { is_new, runs } => {
+                            is_new && runs >= rollout.new.min_requests
+                        }
+                        _ => false,
+                    })
+                };
+                let has_passed = members.all(has_passed);
+                // Hosts that joined meanwhile have reported by then.
+                if !has_passed || rollout.is_paused || time < self.interval() * COUNTING {
+                    return None;
+                }
+                if stage + 1 == rollout.new.stages.as_slice().len() {
+                    return Some(Decision::Next(Phase::Completed));
+                }
+                let names = self.hosts.keys().map(String::as_str);
+                rollout.stage(stage + 1, names).map(Decision::Next)
+            }
+            Phase::Completed | Phase::RolledBack { .. } => None,
+        }
+    }
+}
+
+enum Decision {
+    Next(Phase),
+    RollBack { host: String, reason: String },
+}
+
+/// Returns the report of a host on the roll-out of a mount.
+fn report_on<'a>(host: &'a HostReport, mount: &MountPlan) -> Option<&'a MountReport> {
+    host.mounts
+        .iter()
+        .find(|report| report.mount == mount.mount && report.rollout == mount.rollout.id)
+}

@@ -1,0 +1,64 @@
+//! The mounts of a host, as a follower of a fleet's plan sees them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+/// A deployment of a module to a mount of this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deployment {
+    /// The path of the mount.
+    pub mount: String,
+    /// The reference of the module; none for the one of the host's settings.
+    pub module: Option<String>,
+    /// The comparison with the active module before it is activated; without one, it is activated
+    /// after all other checks.
+    pub observation: Option<Observation>,
+}
+
+/// A comparison of a module with the active one, on the requests of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// Its duration.
+    pub time: Duration,
+    /// The minimum number of compared requests.
+    pub min_requests: u64,
+    /// The changes that are expected, in TOML.
+    pub expected: String,
+}
+
+/// The active module of a mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActiveModule {
+    /// The identity of the mount, which changes when a reload replaces it.
+    pub mount: usize,
+    /// Its digest.
+    pub digest: String,
+    /// The number of its runs since it was activated.
+    pub runs: u64,
+    /// The number of its failures since, by cause.
+    pub failures: BTreeMap<String, u64>,
+}
+
+/// The reason why a module was not deployed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeployError {
+    /// The module is rejected.
+    Rejected(String),
+    /// The module may pass later: a registry or another deployment has to be waited for, or clients
+    /// have not sent enough requests.
+    NotYet(String),
+}
+
+/// The mounts of a host.
+pub trait FleetMounts: Send + Sync {
+    /// Deploys a module. If the future is dropped before it completes, nothing changes.
+    fn deploy(&self, deployment: Deployment) -> BoxFuture<'static, Result<(), DeployError>>;
+
+    /// Returns the active module of a mount, or `None` if the mount or its module does not exist.
+    fn active(&self, mount: &str) -> Option<ActiveModule>;
+
+    /// Returns why a module of a mount was replaced by the one before it, if it failed.
+    fn failure(&self, mount: &str, digest: &str) -> Option<String>;
+}
