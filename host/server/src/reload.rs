@@ -8,10 +8,13 @@
 //! | `mount_spec.rs` | the specification of a mount, from the settings |
 //! | `relayer_dialect.rs` | serves the API in the dialect of the relayer |
 //! | `watched_module.rs` | swaps a module when its file changes |
+//! | `fleet_modules.rs` | deploys the modules of a fleet |
 //! | `error.rs` | the reasons why modules cannot be loaded or reloaded |
 
 mod error;
 mod first_module;
+#[cfg(feature = "fleet")]
+mod fleet_modules;
 mod modules;
 mod mount_spec;
 mod relayer_dialect;
@@ -20,6 +23,8 @@ mod watched_module;
 use serde::{Deserialize, Serialize};
 
 pub use error::ReloadError;
+#[cfg(feature = "fleet")]
+pub use fleet_modules::FleetModules;
 pub use modules::{ModuleContext, Modules};
 pub use mount_spec::MountSpec;
 pub use relayer_dialect::follow as follow_dialect;

@@ -228,6 +228,14 @@ impl Modules {
         Ok(report)
     }
 
+    /// Returns the module of the settings for the mount at a path.
+    #[cfg(feature = "fleet")]
+    pub(super) async fn specified(&self, path: &str) -> Option<Candidate> {
+        let loaded = self.loaded.lock().await;
+        let loaded = loaded.iter().find(|loaded| loaded.spec.path.as_str() == path);
+        loaded.map(|loaded| loaded.spec.candidate())
+    }
+
     /// Serves the API in the dialect of the relayer with the bundled module, unless the
     /// settings or the command line name a dialect or a module.
     pub(super) async fn set_relayer_dialect(
