@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
 //! | `publish.rs`, `fleet.rs` | `publish`: the state of a relayer for a fleet, and the connection to the fleet |
+//! | `fleet_command.rs`, `fleet_command/` | `fleet`: roll-outs of modules to the hosts of a fleet |
 //! | `takeover.rs` | `serve --takeover`: the sockets and the hot requests of a running server |
 //! | `explain.rs` | `explain`: the values that a response was derived from |
 //! | `swap.rs`, `swap/`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
@@ -43,6 +44,7 @@ mod doctor;
 mod exercise;
 mod explain;
 mod fleet;
+mod fleet_command;
 mod grant_args;
 mod idle_memory;
 #[cfg(feature = "registries")]
@@ -101,6 +103,7 @@ use config::ConfigCommand;
 use dev::DevArgs;
 use doctor::DoctorArgs;
 use explain::ExplainArgs;
+use fleet_command::FleetCommand;
 #[cfg(feature = "registries")]
 use inspect::InspectArgs;
 use man::ManArgs;
@@ -155,6 +158,9 @@ enum Command {
     Swap(SwapArgs),
     /// Publish the state of a relayer to a fleet of servers
     Publish(Box<PublishArgs>),
+    /// Deploy modules to the hosts of a fleet, in stages
+    #[command(subcommand)]
+    Fleet(FleetCommand),
     /// Show the sources, modules and connections of a running server
     Status(StatusArgs),
     /// Show the requests of a running server, live
@@ -242,12 +248,14 @@ impl Command {
             // It starts with the settings.
             Self::Serve(_) | Self::Publish(_) => None,
             Self::Dev(_) => Some(log::start(&dev::log_config())?),
+            Self::Fleet(_) => Some(log::start(&fleet_command::log_config())?),
             _ => Some(log::start(&LogConfig::default())?),
         };
         match self {
             Self::Serve(args) => serve::run(args),
             Self::Swap(args) => swap::run(args),
             Self::Publish(args) => publish::run(args),
+            Self::Fleet(command) => fleet_command::run(command),
             Self::Status(args) => status::run(args),
             Self::Top(args) => top::run(args),
             Self::Watch(args) => watch::run(args),

@@ -76,7 +76,7 @@ async fn publish(layers: Layers) -> Result<(), ServeError> {
             Ok(Reloaded { failures, ..Reloaded::default() })
         })
     }));
-    fleet.run(&publisher);
+    fleet.run(&publisher, None);
     shutdown.await;
     info!("publication ended");
     drop(log);

@@ -14,7 +14,7 @@ use relayer_rest_server::commands::Commands;
 use relayer_rest_server::config::{Config, Layers, Origin, Settings, UnknownVariable};
 use relayer_rest_server::control::takeover::Handover;
 use relayer_rest_server::control::{ControlServer, LogLevel, Reload};
-use relayer_rest_server::reload::{ModuleContext, Modules, follow_dialect};
+use relayer_rest_server::reload::{FleetModules, ModuleContext, Modules, follow_dialect};
 use relayer_rest_sources::Upstream;
 use relayer_rest_state::{StatePublisher, StateReader};
 use tokio::runtime::Builder;
@@ -161,7 +161,7 @@ async fn serve(
     if is_remote {
         tokio::spawn(follow_dialect(Arc::clone(&modules), state.clone()));
     }
-    follow(&mut sources, fleet, &publisher).map_err(ServeError::Start)?;
+    follow(&mut sources, fleet, &modules, &publisher).map_err(ServeError::Start)?;
     modules.watch(&state).await?;
     if let Some(takeover) = &mut takeover {
         tokio::select! {
@@ -209,11 +209,13 @@ async fn serve(
 fn follow(
     sources: &mut Sources,
     fleet: Option<Fleet>,
+    modules: &Arc<Modules>,
     publisher: &StatePublisher,
 ) -> io::Result<()> {
     poll(sources.upstream.take(), sources.telemetry.take(), publisher)?;
     if let Some(fleet) = fleet {
-        fleet.run(publisher);
+        let mounts = FleetModules::new(Arc::clone(modules), publisher.reader());
+        fleet.run(publisher, Some(Arc::new(mounts)));
     }
     Ok(())
 }

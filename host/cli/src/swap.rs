@@ -22,8 +22,8 @@ use super::capsules::{self, StoredFailure};
 use super::control::ControlArgs;
 use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on, print, print_json, project};
-pub(super) use shadow::status_text;
 use shadow::{ShadowArgs, ShadowRequest};
+pub(super) use shadow::{expected, status_text};
 
 #[derive(Args)]
 pub(super) struct SwapArgs {

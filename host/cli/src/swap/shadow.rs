@@ -74,7 +74,7 @@ impl ShadowArgs {
     }
 }
 
-fn expected(file: &Path) -> Result<ExpectedChanges, Failure> {
+pub(crate) fn expected(file: &Path) -> Result<ExpectedChanges, Failure> {
     let name = file.display();
     let bytes = files::read(file, MAX_FILE).map_err(|error| {
         format!(
