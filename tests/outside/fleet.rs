@@ -6,14 +6,16 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use relayer_rest_host::fleet::{FleetAddress, FleetSettings, Publication, Subscription};
+use relayer_rest_host::fleet::{
+    FleetAddress, FleetSettings, NewRollout, Operator, Publication, Stages, Subscription,
+};
 use relayer_rest_host::state::{Object, RelayerState, StatePublisher, StateReader, Worker};
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::nats::Nats;
 use relayer_rest_tests::program::{Program, Serving, Spawned};
 use relayer_rest_tests::relayer::{Relayer, Script, state};
-use relayer_rest_tests::wait::{DEADLINE, until, within};
+use relayer_rest_tests::wait::{DEADLINE, until, until_async, within};
 use tokio::task::JoinHandle;
 
 use super::free_address;
@@ -22,13 +24,13 @@ use super::free_address;
 const MAX_UNCONFIRMED: Duration = DEADLINE;
 
 /// A writer in this process.
-struct Writer {
+pub(super) struct Writer {
     publisher: StatePublisher,
     publication: JoinHandle<()>,
 }
 
 impl Writer {
-    async fn start(address: &FleetAddress) -> Self {
+    pub(super) async fn start(address: &FleetAddress) -> Self {
         let settings = FleetSettings::default();
         let publication = Publication::open(address, &settings, MAX_UNCONFIRMED).await.unwrap();
         let publisher = StatePublisher::new();
@@ -36,7 +38,7 @@ impl Writer {
     }
 
     /// Publishes the state with this number.
-    fn publish(&self, number: u64) {
+    pub(super) fn publish(&self, number: u64) {
         self.publisher.set_state(numbered(number));
     }
 }
@@ -282,13 +284,15 @@ async fn the_credentials_of_readers_cannot_write() {
     let lines: Vec<_> = CONFIG.lines().filter(|line| !line.starts_with("listen")).collect();
     let lines = lines.join("\n").replace("FLEET", "fleet");
     let authorization = &lines[lines.find("authorization").unwrap()..];
-    let passwords: BTreeMap<_, _> = [("WRITER_PASSWORD", "w"), ("READER_PASSWORD", "r")].into();
+    let passwords: BTreeMap<_, _> =
+        [("WRITER_PASSWORD", "w"), ("READER_PASSWORD", "r"), ("DEPLOYER_PASSWORD", "d")].into();
     let mut authorization = authorization.to_owned();
     for (name, password) in &passwords {
         authorization = authorization.replace(name, password);
     }
     let nats = Nats::with_config(&authorization).await;
-    let [writers, readers] = ["writer:w@", "reader:r@"].map(|user| nats.fleet(user));
+    let [writers, readers, deployers] =
+        ["writer:w@", "reader:r@", "deployer:d@"].map(|user| nats.fleet(user));
     let writer = Writer::start(&writers).await;
     writer.publish(1);
     let (reader, _reading) = read(&readers).await;
@@ -306,7 +310,26 @@ async fn the_credentials_of_readers_cannot_write() {
         let request = format!("PUB relayer.fleet.clock relayer.fleet.{subject} 0\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
     }
-    // It would have taken over by now, if it could.
+    // Readers know the plan of the modules, and only deployers change it.
+    let new = NewRollout {
+        module: format!("oci://localhost/module@sha256:{}", "0".repeat(64)),
+        stages: Stages::default(),
+        hold: Duration::from_secs(1),
+        min_requests: 1,
+        expected: String::new(),
+    };
+    let settings = FleetSettings::default();
+    let reading = Operator::connect(&readers, &settings).await.unwrap();
+    until_async("the plan can be read", async || reading.plan().await.is_ok()).await;
+    let refused = reading.deploy("/", new.clone()).await.unwrap_err().to_string();
+    assert!(refused.contains("the plan cannot be changed: "), "{refused}");
+    let deploying = Operator::connect(&deployers, &settings).await.unwrap();
+    assert_eq!(deploying.deploy("/", new).await.unwrap(), 1);
+    let (_, plan) = reading.plan().await.unwrap();
+    assert_eq!(plan.mounts.len(), 1);
+    let deployer = Writer::start(&deployers).await;
+    deployer.publish(667);
+    // They would have taken over by now, if they could.
     drop(writer);
     until("the state is stale", || reader.snapshot().stale().is_some()).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -314,7 +337,9 @@ async fn the_credentials_of_readers_cannot_write() {
     let other = Writer::start(&writers).await;
     other.publish(3);
     until("another writer takes over", || number(&reader) == Some(3)).await;
-    assert_eq!(intruder.publisher.reader().snapshot().fleet_generation(), None);
+    for intruder in [intruder, deployer] {
+        assert_eq!(intruder.publisher.reader().snapshot().fleet_generation(), None);
+    }
 }
 
 #[tokio::test]

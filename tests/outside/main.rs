@@ -18,6 +18,7 @@ mod openapi;
 mod proxies;
 mod registry;
 mod relayers;
+mod rollouts;
 mod sdk;
 mod systemd;
 mod tls;

@@ -1,0 +1,310 @@
+//! Does a module reach all hosts of a fleet in stages, and is a bad one stopped in the first stage?
+//! Takes `nats-server`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use relayer_rest_host::config::Layers;
+use relayer_rest_host::fleet::{
+    FleetAddress, FleetSettings, MountState, NewRollout, Operator, Phase, Subscription,
+};
+use relayer_rest_host::module::CodeCache;
+use relayer_rest_host::reload::{FleetModules, ModuleContext, Modules};
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::client::{Client, Response};
+use relayer_rest_tests::component::{self, TRAP, only_for};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::nats::Nats;
+use relayer_rest_tests::oci_registry::OciRegistry;
+use relayer_rest_tests::program::{Ended, Program};
+use relayer_rest_tests::server::{TestServer, short};
+use relayer_rest_tests::wait::{until, until_async};
+use tokio::task::JoinHandle;
+
+use super::fleet::Writer;
+
+/// The hosts of the fleet.
+const HOSTS: usize = 50;
+
+/// The path of the extension.
+const MOUNT: &str = "/ext/it";
+
+/// The requests that each host compares and serves in a stage.
+const MIN_REQUESTS: u64 = 5;
+
+/// Responds with 204.
+const MODULE: &str = "(i32.store16 (i32.const 0) (i32.const 204)) i32.const 0";
+
+/// Returns a module that responds with 204, with an arbitrary note.
+fn good(note: &str) -> Vec<u8> {
+    component::noted(&component::of_handler(MODULE), note)
+}
+
+/// A host in this process, with a client.
+struct Host {
+    name: String,
+    server: TestServer,
+    wrong: Arc<AtomicU64>,
+    following: JoinHandle<()>,
+    client: JoinHandle<()>,
+}
+
+impl Host {
+    async fn start(
+        place: usize,
+        fleet: &FleetAddress,
+        folder: &Folder,
+        rare: &Arc<AtomicBool>,
+    ) -> Self {
+        let layers = Layers::new(Some(folder.as_path().join("relayer-rest.toml")));
+        let settings = layers.read().unwrap();
+        let code_cache = Some(CodeCache::open(&folder.join("cache")).unwrap());
+        let context = ModuleContext {
+            layers,
+            relayer_dialect: None,
+            code_cache,
+            compiler: None,
+            waits: true,
+        };
+        let publisher = StatePublisher::new();
+        let modules = Modules::load(context, settings, &publisher.reader()).await.unwrap();
+        let modules = Arc::new(modules);
+        let server = TestServer::builder().registry(Arc::clone(&modules.registry));
+        let server = server.without_state().start().await;
+        let name = format!("host-{place}");
+        let settings = FleetSettings { name: Some(name.clone()), ..FleetSettings::default() };
+        let max_stale = Duration::from_hours(1);
+        let subscription = Subscription::open(fleet, &settings, max_stale).await.unwrap();
+        let mounts = FleetModules::new(modules, publisher.reader());
+        let following = subscription.following(Arc::new(mounts), publisher.reader());
+        let following = tokio::spawn(async move {
+            // It ends with the host.
+            let state = subscription.run(publisher);
+            tokio::join!(following.run(|| {}), state);
+        });
+        let wrong = Arc::<AtomicU64>::default();
+        let client = tokio::spawn(send(server.address, Arc::clone(rare), Arc::clone(&wrong)));
+        Self { name, server, wrong, following, client }
+    }
+
+    fn active(&self) -> String {
+        self.server.registry.at(MOUNT).unwrap().module().unwrap().digest().short()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.following.abort();
+        self.client.abort();
+    }
+}
+
+/// Sends requests, of which each one is for another path, so that no response is cached. Counts
+/// the responses that are not those of a good module.
+async fn send(address: std::net::SocketAddr, rare: Arc<AtomicBool>, wrong: Arc<AtomicU64>) {
+    let mut client = Client::http1(address).await;
+    let mut number = 0_u64;
+    loop {
+        number += 1;
+        let path = if rare.load(Relaxed) && number.is_multiple_of(3) {
+            format!("{MOUNT}{TRAP}?{number}")
+        } else {
+            format!("{MOUNT}/{number}")
+        };
+        if client.get(&path).await.status != 204 {
+            wrong.fetch_add(1, Relaxed);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A fleet with an extension, whose module is in a file.
+struct Fleet {
+    address: FleetAddress,
+    operator: Operator,
+    oci: OciRegistry,
+    hosts: Vec<Host>,
+    rare: Arc<AtomicBool>,
+    folder: Folder,
+    _writer: Writer,
+    _nats: Nats,
+}
+
+impl Fleet {
+    async fn start(hosts: usize) -> Self {
+        let nats = Nats::start().await;
+        let address = nats.fleet("");
+        let writer = Writer::start(&address).await;
+        writer.publish(1);
+        let folder = Folder::new();
+        folder.write("module.wasm", good("of the settings"));
+        // As long as it takes on a busy machine.
+        folder.write(
+            "relayer-rest.toml",
+            format!(
+                "[swap]\ntime = '1h'\n[registries]\ncache = '{}'\n\
+                 [[extension]]\nname = 'it'\nmodule = 'module.wasm'\nlimits.time = '5s'\n\
+                 limits.queue-wait = '1min'\n",
+                folder.path("modules")
+            ),
+        );
+        let rare = Arc::<AtomicBool>::default();
+        let mut started = Vec::new();
+        for place in 0..hosts {
+            started.push(Host::start(place, &address, &folder, &rare).await);
+        }
+        let operator = Operator::connect(&address, &FleetSettings::default()).await.unwrap();
+        until_async("the plan can be read", async || operator.plan().await.is_ok()).await;
+        let oci = OciRegistry::start();
+        let hosts = started;
+        Self { address, operator, oci, hosts, rare, folder, _writer: writer, _nats: nats }
+    }
+
+    /// Rolls out a module, and returns the reference and the phase at the end.
+    async fn roll_out(&self, module: &[u8]) -> (String, Phase) {
+        let reference = self.oci.add("a/b", "1", module).to_string();
+        let new = NewRollout {
+            module: reference.clone(),
+            stages: "1,10%,all".parse().unwrap(),
+            hold: Duration::from_secs(1),
+            min_requests: MIN_REQUESTS,
+            expected: String::new(),
+        };
+        let id = self.operator.deploy(MOUNT, new).await.unwrap();
+        loop {
+            let (_, plan) = self.operator.plan().await.unwrap();
+            let rollout = &plan.mount(MOUNT).unwrap().rollout;
+            assert_eq!(rollout.id, id);
+            if !rollout.is_in_progress() {
+                return (reference, rollout.phase.clone());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn all_run(&self, module: &[u8]) {
+        let expected = short(module);
+        until("all hosts run the module", || {
+            self.hosts.iter().all(|host| host.active() == expected)
+        })
+        .await;
+    }
+
+    fn wrong(&self) -> Vec<(&str, u64)> {
+        let wrong = self.hosts.iter().map(|host| (&*host.name, host.wrong.load(Relaxed)));
+        wrong.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs nats-server"]
+async fn a_bad_module_is_stopped_in_the_first_stage() {
+    let fleet = Fleet::start(HOSTS).await;
+    let good = good("2");
+    let (_, phase) = fleet.roll_out(&good).await;
+    assert_eq!(phase, Phase::Completed);
+    fleet.all_run(&good).await;
+
+    let body = ("content-type", &b"text/plain"[..]);
+    let bad = [
+        ("differs", component::of_response(200, &[body], b"wrong")),
+        ("traps", component::of_handler("unreachable")),
+        ("too slow", component::of_handler("(loop br 0) unreachable")),
+    ];
+    for (name, module) in bad {
+        let (_, phase) = fleet.roll_out(&module).await;
+        assert!(matches!(phase, Phase::RolledBack { host: Some(_), .. }), "{name}: {phase:?}");
+        fleet.all_run(&good).await;
+        assert_eq!(fleet.wrong(), [], "{name}: clients got its responses");
+    }
+
+    // It fails only for requests that no client sent before it was active.
+    let module = component::of_handler(&format!("{}unreachable", only_for(TRAP)));
+    let rare = Arc::clone(&fleet.rare);
+    let candidate = short(&module);
+    let watching = async {
+        until("a host runs the module", || {
+            fleet.hosts.iter().any(|host| host.active() == candidate)
+        })
+        .await;
+        rare.store(true, Relaxed);
+    };
+    let ((_, phase), ()) = tokio::join!(fleet.roll_out(&module), watching);
+    let Phase::RolledBack { host: Some(_), reason } = phase else { panic!("{phase:?}") };
+    assert!(reason.contains("runs failed"), "it did not fail in service: {reason}");
+    fleet.all_run(&good).await;
+    // The module before it responded to the requests for which it failed.
+    assert_eq!(fleet.wrong(), [], "clients got its responses");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs nats-server"]
+async fn an_operator_deploys_pauses_and_rolls_back() {
+    let fleet = Fleet::start(3).await;
+    let address = fleet.address.to_string();
+    let run = async |args: &[&str]| -> Ended {
+        let args = [&["fleet"], args, &["--fleet", &*address]].concat();
+        Program::new(args).run().await
+    };
+    let good = good("2");
+    let module = fleet.oci.add("a/b", "1", &good);
+    let tag = fleet.oci.reference("a/b", "1").to_string();
+    let unpinned = run(&["deploy", &tag]).await;
+    assert!(unpinned.status == Some(2) && unpinned.stderr.contains("it has no digest"));
+
+    // With more requests than clients send while it is paused.
+    let module = module.to_string();
+    let deploy = ["deploy", &module, "--mount", MOUNT, "--hold", "300ms", "--stages", "1,all"];
+    let detached = [&deploy[..], &["--min-requests", "1000000", "--detach"]].concat();
+    let deployed = run(&detached).await;
+    assert_eq!(deployed.status, Some(0), "{deployed:?}");
+    let again = run(&deploy).await;
+    assert!(again.stderr.contains("is in progress; wait for its end"), "{again:?}");
+    let paused = run(&["pause", "--mount", MOUNT]).await;
+    assert_eq!(paused.stdout, "mount /ext/it: paused\n", "{paused:?}");
+    let status = run(&["status"]).await;
+    assert!(status.stdout.contains(": 3 hosts\n"), "{status:?}");
+    assert!(status.stdout.contains(", paused; "), "{status:?}");
+    assert_eq!(run(&["resume", "--mount", MOUNT]).await.status, Some(0));
+    let rolled_back = run(&["rollback", "--mount", MOUNT]).await;
+    assert_eq!(rolled_back.status, Some(0), "{rolled_back:?}");
+    fleet.all_run(&self::good("of the settings")).await;
+
+    let deployed = run(&deploy).await;
+    assert!(deployed.stdout.ends_with("\ncompleted\n"), "{deployed:?}");
+    fleet.all_run(&good).await;
+    let status = run(&["status", "--json"]).await;
+    let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+    assert_eq!(status["plan"]["mounts"][0]["module"], *module);
+    assert_eq!(status["hosts"].as_array().unwrap().len(), 3);
+
+    // A host that joins has the module when its state is known.
+    let settings = fleet.folder.path("relayer-rest.toml");
+    let joining = Program::server().args(["--from", &address, "--config", &settings]).start().await;
+    let mut client = joining.connect().await;
+    let is_ready = |response: &Response| response.status == 200;
+    client.get_until("/state", is_ready).await;
+    let response = client.get(&format!("{MOUNT}/x")).await;
+    assert_eq!(response.header("x-relayer-module"), format!("it@{}", short(&good)));
+
+    // Without a module of the fleet, hosts have the one of their settings.
+    assert_eq!(run(&["rollback", "--mount", MOUNT]).await.status, Some(0));
+    fleet.all_run(&self::good("of the settings")).await;
+    let own = format!("it@{}", short(&self::good("of the settings")));
+    let is_own = |response: &Response| response.header("x-relayer-module") == own;
+    client.get_until(&format!("{MOUNT}/y"), is_own).await;
+    let nothing = run(&["rollback", "--mount", MOUNT]).await;
+    assert!(nothing.stderr.contains("rolled back already"), "{nothing:?}");
+
+    // A module that some hosts reject is not rolled out.
+    let differs = component::of_response(200, &[], b"wrong");
+    let differs = fleet.oci.add("a/b", "2", &differs).to_string();
+    let rejected = [&["deploy", &differs], &deploy[2..]].concat();
+    let rejected = run(&rejected).await;
+    assert_eq!(rejected.status, Some(1), "{rejected:?}");
+    assert!(rejected.stdout.contains("\nrolled back, because of host "), "{rejected:?}");
+    let hosts = fleet.operator.status(Duration::from_secs(1)).await.unwrap().hosts;
+    let is_failed = |state: &MountState| matches!(state, MountState::Failed { .. });
+    assert!(hosts.iter().all(|host| host.mounts.iter().all(|mount| !is_failed(&mount.state))));
+}
