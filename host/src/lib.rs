@@ -123,6 +123,8 @@
 //! | cut each snapshot into parts, and store changed parts with a commit | `fleet/src/cut.rs`, `fleet/src/state_part.rs`, `fleet/src/part.rs`, `fleet/src/message.rs`, `fleet/src/publication.rs`, `fleet/src/subjects.rs` |
 //! | receive the parts, request missing ones, and verify the digest of all | `fleet/src/subscription.rs`, `fleet/src/reader.rs` |
 //! | assemble the state, and publish it as one snapshot, with its age | `fleet/src/assemble.rs`, `fleet/src/age.rs`, `state/src/replica.rs`, `state/src/publisher.rs` |
+//! | roll out a module: change the plan, choose the hosts of each stage, and decide by their reports | `cli/src/fleet_command.rs`, `cli/src/fleet_command/deploy.rs`, `cli/src/fleet_command/status.rs`, `fleet/src/rollout/operator.rs`, `fleet/src/rollout/plan.rs`, `fleet/src/rollout/stages.rs`, `fleet/src/rollout/plan_store.rs`, `fleet/src/rollout/coordination.rs`, `fleet/src/rollout/coordinator.rs` |
+//! | deploy it to a host of a stage, and report the result | `fleet/src/rollout/following.rs`, `fleet/src/rollout/follower.rs`, `fleet/src/rollout/message.rs`, `fleet/src/rollout/mounts.rs`, `server/src/reload/fleet_modules.rs` |
 //! | name the generation of a response, or wait for the one that a request requires | `server/src/http/fleet_generation.rs` |
 //!
 //! # Takeover
