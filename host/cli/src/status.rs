@@ -6,7 +6,9 @@ use bytesize::ByteSize;
 use clap::Args;
 use relayer_rest_sandbox::Failures;
 use relayer_rest_server::LiveStatus;
-use relayer_rest_server::control::{ConnectionStatus, SourceFailureStatus, SourceStatus, Status};
+use relayer_rest_server::control::{
+    ConnectionStatus, FleetMembership, SourceFailureStatus, SourceStatus, Status,
+};
 use relayer_rest_server::registry::{CircuitStatus, ModuleStatus, MountState, MountStatus};
 
 use super::control::ControlArgs;
@@ -37,6 +39,7 @@ fn text(status: &Status) -> Vec<String> {
     let mut lines =
         vec![format!("relayer-rest {}, process {}, {state}", status.version, status.pid)];
     lines.extend(status.sources.iter().map(source));
+    lines.extend(status.fleet.map(fleet));
     lines.extend(status.connections.as_ref().map(connections));
     lines.extend(status.connections.as_ref().and_then(live));
     lines.extend(status.mounts.iter().flat_map(mount));
@@ -49,6 +52,14 @@ pub(super) fn relayer_state(not_ready: Option<&str>, stale_since: Option<u64>) -
         (Some(reason), _) => format!("relayer state not known: {reason}"),
         (None, Some(since)) => format!("relayer state stale, confirmed {}", ago(since)),
         (None, None) => "relayer state known".to_owned(),
+    }
+}
+
+/// Returns the generation of a fleet, as a line.
+fn fleet(fleet: FleetMembership) -> String {
+    match fleet.generation {
+        Some(generation) => format!("fleet: generation {generation}"),
+        None => "fleet: no generation yet, or standing by".to_owned(),
     }
 }
 

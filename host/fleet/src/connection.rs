@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use async_nats::client::RequestErrorKind;
 use async_nats::header::NATS_SEQUENCE;
 use async_nats::jetstream::stream::{Config, Republish};
 use async_nats::jetstream::{self, Context};
@@ -14,7 +15,7 @@ use relayer_rest_common::backoff::Backoff;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::address::FleetAddress;
-use crate::settings::FleetSettings;
+use crate::settings::{FleetSettings, StreamReplicas};
 use crate::subjects::Subjects;
 
 /// The time limit of a request to NATS.
@@ -163,10 +164,24 @@ impl Connection {
         subject: &str,
     ) -> Result<Option<Message>, String> {
         let api = format!("$JS.API.DIRECT.GET.{stream}.{subject}");
-        let message = client.request(api, Bytes::new()).await.map_err(|error| error.to_string())?;
+        let message =
+            client.request(api, Bytes::new()).await.map_err(|error| match error.kind() {
+                RequestErrorKind::NoResponders => {
+                    format!("no server of NATS has the stream {stream}")
+                }
+                kind => kind.to_string(),
+            })?;
         match message.status.map(|status| status.as_u16()) {
             None | Some(200) => Ok(Some(message)),
-            Some(404) => Ok(None),
+            // A response of the server, and not a stored message.
+            Some(404)
+                if message
+                    .headers
+                    .as_ref()
+                    .is_none_or(|headers| headers.get(NATS_SEQUENCE).is_none()) =>
+            {
+                Ok(None)
+            }
             Some(status) => Err(format!("unexpected status {status}")),
         }
     }
@@ -178,13 +193,14 @@ pub(crate) fn stored_number(message: &Message) -> Option<u64> {
 }
 
 /// Returns the settings of the stream of a fleet.
-pub(crate) fn stream_config(subjects: &Subjects) -> Config {
+pub(crate) fn stream_config(subjects: &Subjects, replicas: StreamReplicas) -> Config {
     let (source, destination) = subjects.republished();
     Config {
         name: subjects.stream(),
         description: Some("The state of a relayer".to_owned()),
         subjects: subjects.all_stored(),
         max_messages_per_subject: 1,
+        num_replicas: u8::from(replicas).into(),
         allow_direct: true,
         republish: Some(Republish { source, destination, headers_only: false }),
         ..Config::default()
@@ -192,17 +208,33 @@ pub(crate) fn stream_config(subjects: &Subjects) -> Config {
 }
 
 /// Returns the settings of the stream of plans.
-pub(crate) fn plan_stream_config(subjects: &Subjects) -> Config {
+pub(crate) fn plan_stream_config(subjects: &Subjects, replicas: StreamReplicas) -> Config {
     let (source, destination) = (subjects.plan(), subjects.planned());
     Config {
         name: subjects.plan_stream(),
         description: Some("The modules of a fleet".to_owned()),
         subjects: vec![subjects.plan()],
         max_messages_per_subject: 1,
+        num_replicas: u8::from(replicas).into(),
         allow_direct: true,
         republish: Some(Republish { source, destination, headers_only: false }),
         ..Config::default()
     }
+}
+
+/// Checks that an existing stream has the settings that readers need.
+pub(crate) fn check_stream(found: &Config, expected: &Config) -> Result<(), String> {
+    let is_expected = found.subjects == expected.subjects
+        && found.republish == expected.republish
+        && found.allow_direct
+        && found.max_messages_per_subject == expected.max_messages_per_subject;
+    if is_expected {
+        return Ok(());
+    }
+    let name = &expected.name;
+    Err(format!(
+        "the stream {name} has other subjects, republish, allow_direct or max_msgs_per_subject than a fleet; remove it with `nats stream rm {name}`, or choose another name for the fleet"
+    ))
 }
 
 /// Returns the name of the machine.

@@ -61,10 +61,10 @@ pub use connection::{FleetError, machine_name};
 pub use publication::Publication;
 #[cfg(feature = "nats")]
 pub use rollout::{
-    ActiveModule, DeployError, Deployment, FleetMounts, FleetStatus, Following, HostReport,
-    MountPlan, MountReport, MountState, NewRollout, Observation, Operator, OperatorError, Phase,
-    Plan, PlanError, Rollout, Stage, Stages, StagesError,
+    ActiveModule, Comparison, DeployError, Deployed, Deployment, FleetMounts, FleetStatus,
+    Following, HostReport, MountPlan, MountReport, MountState, NewRollout, Observation, Operator,
+    OperatorError, Phase, Plan, PlanError, Rollout, Stage, Stages, StagesError,
 };
-pub use settings::FleetSettings;
+pub use settings::{FleetSettings, StreamReplicas, StreamReplicasError};
 #[cfg(feature = "nats")]
 pub use subscription::Subscription;

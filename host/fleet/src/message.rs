@@ -94,15 +94,15 @@ pub(crate) enum MessageError {
     Format(#[from] rmp_serde::decode::Error),
     #[error("it has version {0} instead of {VERSION}; update this host, or the writer")]
     Version(u32),
-    #[error("it has {0} parts, more than {MAX_PARTS}")]
-    TooManyParts(usize),
+    #[error("{0}")]
+    Bounds(String),
 }
 
 /// A message with its version and bounds.
 pub(crate) trait Message: Serialize + DeserializeOwned {
-    /// Returns the number of parts that it names.
-    fn parts(&self) -> usize {
-        0
+    /// Returns the problem of a message with a value that is out of its bounds.
+    fn problem(&self) -> Option<String> {
+        None
     }
 
     fn encode(&self) -> Bytes {
@@ -121,31 +121,32 @@ pub(crate) trait Message: Serialize + DeserializeOwned {
             return Err(MessageError::Version(version));
         }
         let message: Self = rmp_serde::from_slice(bytes)?;
-        let parts = message.parts();
-        if parts > MAX_PARTS {
-            return Err(MessageError::TooManyParts(parts));
-        }
-        Ok(message)
+        message.problem().map_or(Ok(message), |problem| Err(MessageError::Bounds(problem)))
     }
 }
 
 impl Message for Lease {}
 
 impl Message for Index {
-    fn parts(&self) -> usize {
-        self.parts.len()
+    fn problem(&self) -> Option<String> {
+        too_many(self.parts.len())
     }
 }
 
 impl Message for Commit {
-    fn parts(&self) -> usize {
-        self.changed.len() + self.removed.len()
+    fn problem(&self) -> Option<String> {
+        too_many(self.changed.len() + self.removed.len())
     }
 }
 
 impl Message for Alive {}
 
 impl Message for ClockReading {}
+
+/// Returns the problem of a message with this number of parts, if there are too many.
+fn too_many(parts: usize) -> Option<String> {
+    (parts > MAX_PARTS).then(|| format!("it has {parts} parts, more than {MAX_PARTS}"))
+}
 
 #[cfg(test)]
 mod tests {

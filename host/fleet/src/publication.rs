@@ -7,7 +7,7 @@ use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -20,12 +20,12 @@ use tracing::{info, warn};
 
 use crate::address::FleetAddress;
 use crate::connection::{
-    Change, Connection, FleetError, machine_name, plan_stream_config, stream_config,
+    Change, Connection, FleetError, check_stream, machine_name, stream_config,
 };
 use crate::message::{Alive, Index, Lease, Message};
 use crate::rollout::coordination::coordinate;
 use crate::rollout::{FleetMounts, Following};
-use crate::settings::FleetSettings;
+use crate::settings::{FleetSettings, StreamReplicas};
 use crate::subjects::Subjects;
 use crate::writer::{Action, Appended, Clock, Content, Event, Observation, Stored, Writer};
 
@@ -41,6 +41,7 @@ pub struct Publication {
     connection: Connection,
     address: FleetAddress,
     name: String,
+    replicas: StreamReplicas,
     max_unconfirmed: Duration,
 }
 
@@ -57,7 +58,8 @@ impl Publication {
     ) -> Result<Self, FleetError> {
         let connection = Connection::open(address, settings).await?;
         let name = settings.name.clone().unwrap_or_else(machine_name);
-        Ok(Self { connection, address: address.clone(), name, max_unconfirmed })
+        let replicas = settings.replicas;
+        Ok(Self { connection, address: address.clone(), name, replicas, max_unconfirmed })
     }
 
     /// Creates a follower of the plan of the fleet, for the mounts of this host, which serves this
@@ -69,22 +71,29 @@ impl Publication {
 
     /// Publishes the state of a publisher until the future is dropped.
     pub async fn run(self, publisher: StatePublisher) {
-        let Self { connection, address, name, max_unconfirmed } = self;
+        let Self { connection, address, name, replicas, max_unconfirmed } = self;
         let Connection { client, jetstream, subjects, mut changes } = connection;
         // It belongs to the fleet, as a standby.
         publisher.set_epoch(None);
         let state = publisher.reader();
         let mut changed = state.changes();
         let mut writer = Writer::new(name, max_unconfirmed, fastrand::Rng::new(), Instant::now());
-        let mut driver =
-            Driver { jetstream, subjects, publisher, address, reading: None, appending: None };
+        let mut driver = Driver {
+            jetstream,
+            subjects,
+            replicas,
+            publisher,
+            address,
+            reading: None,
+            appending: None,
+        };
         let (is_active, active) = watch::channel(false);
         let alive = client.subscribe(driver.subjects.alive()).await;
         let clock = client.subscribe(driver.subjects.clock()).await;
         let (Ok(mut alive), Ok(clock)) = (alive, clock) else { return };
         tokio::spawn(answer(client.clone(), clock, writer.clock(), active.clone()));
         let (jetstream, subjects) = (driver.jetstream.clone(), driver.subjects.clone());
-        tokio::spawn(coordinate(jetstream, subjects, active));
+        tokio::spawn(coordinate(jetstream, subjects, replicas, active));
         loop {
             let observation = Event::Observed(observe(&state));
             driver.run(writer.handle(observation, Instant::now(), SystemTime::now())).await;
@@ -123,6 +132,10 @@ async fn answer(
     is_active: watch::Receiver<bool>,
 ) {
     while let Some(request) = requests.next().await {
+        if is_active.has_changed().is_err() {
+            // The publication has ended.
+            return;
+        }
         // NATS does not check whether the client may publish to the subject that it names.
         let reply = request.reply.filter(|reply| reply.starts_with("_INBOX."));
         let is_active = *is_active.borrow();
@@ -158,6 +171,7 @@ async fn pending<T>(future: &mut Option<BoxFuture<'static, T>>) -> Option<T> {
 struct Driver {
     jetstream: Context,
     subjects: Subjects,
+    replicas: StreamReplicas,
     publisher: StatePublisher,
     address: FleetAddress,
     reading: Option<BoxFuture<'static, Option<Content>>>,
@@ -168,10 +182,11 @@ impl Driver {
     async fn run(&mut self, actions: Vec<Action>) {
         for action in actions {
             let (jetstream, subjects) = (self.jetstream.clone(), self.subjects.clone());
+            let replicas = self.replicas;
             match action {
                 Action::Read => {
                     self.reading = Some(Box::pin(async move {
-                        match read(&jetstream, &subjects).await {
+                        match read(&jetstream, &subjects, replicas).await {
                             Ok(content) => Some(content),
                             Err(problem) => {
                                 warn!(problem = %for_log(&problem), "fleet not readable; retrying");
@@ -278,18 +293,17 @@ async fn append(
     Appended::Stored(last)
 }
 
-/// Reads the content of the stream from the server that appends to it, and creates the streams
-/// if there are none.
-async fn read(jetstream: &Context, subjects: &Subjects) -> Result<Content, String> {
-    let config = stream_config(subjects);
+/// Reads the content of the stream from the server that appends to it, and creates the stream
+/// if there is none.
+async fn read(
+    jetstream: &Context,
+    subjects: &Subjects,
+    replicas: StreamReplicas,
+) -> Result<Content, String> {
+    let config = stream_config(subjects, replicas);
     let stream = jetstream.get_or_create_stream(config.clone()).await;
     let stream = stream.map_err(|error| error.to_string())?;
-    check(&stream.cached_info().config, &config)?;
-    // Readers are ready when they know the plan, too.
-    let config = plan_stream_config(subjects);
-    let plans = jetstream.get_or_create_stream(config.clone()).await;
-    let plans = plans.map_err(|error| error.to_string())?;
-    check(&plans.cached_info().config, &config)?;
+    check_stream(&stream.cached_info().config, &config)?;
     // A lease that is stored later than this is noticed, because it changes the sequence.
     let sequence = stream.cached_info().state.last_sequence;
     let lease = last(&stream, subjects.lease()).await?;
@@ -324,21 +338,6 @@ async fn read(jetstream: &Context, subjects: &Subjects) -> Result<Content, Strin
         index,
         uncommitted,
     })
-}
-
-/// Checks that an existing stream has the settings that readers need.
-fn check(found: &Config, expected: &Config) -> Result<(), String> {
-    let is_expected = found.subjects == expected.subjects
-        && found.republish == expected.republish
-        && found.allow_direct
-        && found.max_messages_per_subject == expected.max_messages_per_subject;
-    if is_expected {
-        return Ok(());
-    }
-    let name = &expected.name;
-    Err(format!(
-        "the stream {name} has other subjects, republish, allow_direct or max_msgs_per_subject than a fleet; remove it with `nats stream rm {name}`, or choose another name for the fleet"
-    ))
 }
 
 /// Returns the number and the payload of the last message with this subject.

@@ -33,7 +33,9 @@ mod stages;
 
 pub use following::Following;
 pub use message::{HostReport, MountReport, MountState};
-pub use mounts::{ActiveModule, DeployError, Deployment, FleetMounts, Observation};
+pub use mounts::{
+    ActiveModule, Comparison, DeployError, Deployed, Deployment, FleetMounts, Observation,
+};
 pub use operator::{FleetStatus, Operator, OperatorError};
 pub use plan::{MountPlan, NewRollout, Phase, Plan, PlanError, Rollout};
 pub use stages::{Stage, Stages, StagesError};

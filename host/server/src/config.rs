@@ -372,7 +372,7 @@ mod tests {
              [capsules]\nfolder = 'j'\ncount = 4\nsize = '5MiB'\nredact = ['X-A']\n\
              [relayer]\nconfig = 'e'\nenable = true\nstate = 'f'\n\
              [telemetry]\nurl = 'http://h'\npoll = '6s'\n\
-             [fleet]\nfrom = 'nats://n/o'\npublish-to = 'tls://p:1,q/r'\nname = 's'\ncredentials = 't'\nca = 'u'\ncertificate = 'v'\nkey = 'w'\n\
+             [fleet]\nfrom = 'nats://n/o'\npublish-to = 'tls://p:1,q/r'\nname = 's'\nreplicas = 3\ncredentials = 't'\nca = 'u'\ncertificate = 'v'\nkey = 'w'\n\
              [module]\nfile = 'api.wasm'\nsha256 = '"
             .to_owned()
             + &digest
@@ -486,6 +486,7 @@ mod tests {
             from: Some("nats://n/o".parse().unwrap()),
             publish_to: Some("tls://p:1,q/r".parse().unwrap()),
             name: Some("s".to_owned()),
+            replicas: 3.try_into().unwrap(),
             credentials,
             ca,
             certificate,

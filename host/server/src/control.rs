@@ -60,7 +60,7 @@ pub use client::{ControlClient, ControlClientError};
 pub use listener::AdminListener;
 pub use server::ControlServer;
 pub use socket::{ControlError, ControlSocket, default_folder, default_path, running};
-pub use status::{SourceFailureStatus, SourceStatus, Status};
+pub use status::{FleetMembership, SourceFailureStatus, SourceStatus, Status};
 
 /// A shadow that was ended, whose candidate is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,6 +17,9 @@ use crate::{CommandOutcome, Failure, print};
 /// The interval in which the plan is read.
 const INTERVAL: Duration = Duration::from_millis(500);
 
+/// The number of reads in a row that may fail.
+const MAX_FAILURES: u32 = 60;
+
 #[derive(Args)]
 pub(crate) struct DeployArgs {
     /// The module, `oci://REGISTRY/REPOSITORY@sha256:DIGEST`, as `push` prints it
@@ -81,8 +84,19 @@ pub(super) async fn run(args: &DeployArgs) -> Result<CommandOutcome, Failure> {
 /// Prints the phases of a roll-out until it ends.
 async fn wait(operator: &Operator, mount: &str, id: u64) -> Result<CommandOutcome, Failure> {
     let mut shown = None;
+    let mut failures = 0;
     loop {
-        let (_, plan) = operator.plan().await?;
+        let (_, plan) = match operator.plan().await {
+            Ok(plan) => plan,
+            // The roll-out goes on while NATS is restarted.
+            Err(error) if failures == MAX_FAILURES => return Err(error.into()),
+            Err(_) => {
+                failures += 1;
+                sleep(INTERVAL).await;
+                continue;
+            }
+        };
+        failures = 0;
         let rollout = plan.mount(mount).map(|mount| &mount.rollout);
         let Some(rollout) = rollout.filter(|rollout| rollout.id == id) else {
             return Err(format!("mount {mount}: another roll-out has begun").into());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use relayer_rest_fleet::{
-    FleetAddress, FleetStatus, HostReport, MountPlan, MountState, Phase, Rollout,
+    Comparison, FleetAddress, FleetStatus, HostReport, MountPlan, MountState, Phase, Rollout,
 };
 
 use super::FleetArgs;
@@ -50,8 +50,12 @@ fn lines(address: &FleetAddress, status: &FleetStatus) -> Vec<String> {
         let generation = generation.map_or("none".to_owned(), |known| known.to_string());
         let age = age.map_or("confirmed".to_owned(), |age| format!("{age} s old"));
         let modules = plan.mounts.iter().filter_map(|plan| match state(host, plan) {
-            State::Reported(MountState::Active { is_new: true, runs }) => {
-                Some(format!("{}: new, {runs} runs", plan.mount))
+            State::Reported(MountState::Active { is_new: true, runs, compared }) => {
+                let Comparison { requests, expected } = compared;
+                Some(format!(
+                    "{}: new, {requests} requests compared, {expected} differ as expected; {runs} runs",
+                    plan.mount
+                ))
             }
             State::Reported(MountState::Deploying { reason: Some(reason) }) => {
                 Some(format!("{}: deploying: {reason}", plan.mount))

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use futures_util::StreamExt;
 use relayer_rest_common::text::for_log;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::coordinator::{Action, Coordinator, Event};
@@ -14,27 +15,37 @@ use super::message::{Call, HostReport};
 use super::plan::{Phase, Plan};
 use super::plan_store;
 use crate::message::{Message, VERSION};
+use crate::settings::StreamReplicas;
 use crate::subjects::Subjects;
 
 /// The interval in which the plan is read, in case that messages are lost.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The interval in which the stream of plans is created, until that succeeds.
+const CREATE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Coordinates roll-outs whenever this process is the writer.
 pub(crate) async fn coordinate(
     jetstream: Context,
     subjects: Subjects,
+    replicas: StreamReplicas,
     mut is_writer: watch::Receiver<bool>,
 ) {
     while is_writer.wait_for(|is_writer| *is_writer).await.is_ok() {
         tokio::select! {
             ended = is_writer.wait_for(|is_writer| !is_writer) => drop(ended),
-            () = run(&jetstream, &subjects) => return,
+            () = run(&jetstream, &subjects, replicas) => return,
         }
     }
 }
 
-async fn run(jetstream: &Context, subjects: &Subjects) {
+async fn run(jetstream: &Context, subjects: &Subjects, replicas: StreamReplicas) {
     let client = jetstream.client();
+    while let Err(problem) = plan_store::create(jetstream, subjects, replicas).await {
+        let problem = for_log(&problem);
+        warn!(%problem, "plan of the fleet not kept, so that no host becomes ready; retrying");
+        sleep(CREATE_INTERVAL).await;
+    }
     let plans = client.subscribe(subjects.planned()).await;
     let reports = client.subscribe(subjects.report()).await;
     let (Ok(mut plans), Ok(mut reports)) = (plans, reports) else { return };
@@ -72,15 +83,17 @@ async fn run(jetstream: &Context, subjects: &Subjects) {
         };
         for action in actions {
             match action {
+                // It would be late when the connection is back.
+                Action::Call { .. } if client.connection_state() != State::Connected => {}
                 Action::Call { plan, spread } => {
                     let call = Call { version: VERSION, plan, spread };
                     client.publish(subjects.call(), call.encode()).await.ok();
                 }
-                Action::Store { after, plan } => {
+                Action::Store { after, before, plan } => {
                     let stored = plan_store::store(jetstream, subjects, after, &plan).await;
                     let event = match stored {
                         Ok(Some(number)) => {
-                            log(&plan);
+                            log(&before, &plan);
                             Event::Plan(number, plan)
                         }
                         Ok(None) => Event::NotStored,
@@ -100,8 +113,12 @@ async fn run(jetstream: &Context, subjects: &Subjects) {
     }
 }
 
-fn log(plan: &Plan) {
+/// Logs the roll-outs that have changed.
+fn log(before: &Plan, plan: &Plan) {
     for mount in &plan.mounts {
+        if before.mount(&mount.mount) == Some(mount) {
+            continue;
+        }
         let (rollout, mount) = (&mount.rollout, for_log(&mount.mount));
         let (id, module) = (rollout.id, for_log(&rollout.new.module));
         match &rollout.phase {

@@ -1,7 +1,7 @@
 //! Begins the next stage of roll-outs, or rolls them back, without its connection.
 //!
 //! It decides by the reports of hosts that follow the present plan. A roll-out only goes on after
-//! each host of its stage, that still reports, has activated the module and run it often enough.
+//! each host of its stage has activated the module and run it often enough.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,14 +15,21 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// The number of hosts that report within an interval.
 const HOSTS_PER_INTERVAL: usize = 2000;
 
-/// The number of intervals after which a host without a report does not belong to the fleet.
-const MAX_SILENT: u32 = 10;
+/// The number of intervals after which a host has to report again to be one with the module.
+const MAX_SILENT: u32 = 5;
+
+/// The number of intervals after which a host without a report does not belong to the fleet. A host
+/// that the module has brought down must not be taken for one that has ended.
+const MAX_MISSING: u32 = 120;
+
+/// The maximum number of hosts. The reports of further ones are ignored.
+const MAX_HOSTS: usize = 200_000;
 
 /// The number of intervals in which reports are requested after the end of a roll-out, by which
 /// hosts notice that they have not got the last plan.
 const CALLS_AFTER_END: u32 = 30;
 
-/// The number of intervals in which the hosts are counted before the first stage.
+/// The number of intervals in which the hosts are counted before each stage.
 const COUNTING: u32 = 3;
 
 /// Coordinates the roll-outs of a fleet.
@@ -53,7 +60,7 @@ pub(crate) enum Action {
     /// Request reports.
     Call { plan: u64, spread: Duration },
     /// Replace the plan with this number.
-    Store { after: u64, plan: Plan },
+    Store { after: u64, before: Plan, plan: Plan },
 }
 
 impl Coordinator {
@@ -83,8 +90,15 @@ impl Coordinator {
                 }
             }
             Event::Report(report) => {
+                if self.hosts.len() >= MAX_HOSTS && !self.hosts.contains_key(&report.host) {
+                    return Vec::new();
+                }
+                let is_failure =
+                    |report: &MountReport| matches!(report.state, MountState::Failed { .. });
+                let has_failed = report.mounts.iter().any(is_failure);
                 self.hosts.insert(report.host.clone(), (now, report));
-                return self.decide(now);
+                // Otherwise, it is time at the next request.
+                return if has_failed { self.decide(now) } else { Vec::new() };
             }
             Event::NotStored => self.is_storing = false,
         }
@@ -101,7 +115,7 @@ impl Coordinator {
         let mut actions = vec![Action::Call { plan: *number, spread: interval / 2 }];
         self.asked.get_or_insert(now);
         self.next_call = now + interval;
-        self.hosts.retain(|_, (heard, _)| now < *heard + interval * MAX_SILENT);
+        self.hosts.retain(|_, (heard, _)| now < *heard + interval * MAX_MISSING);
         actions.extend(self.decide(now));
         actions
     }
@@ -120,7 +134,7 @@ impl Coordinator {
         };
         let mut next = plan.clone();
         for mount in &plan.mounts {
-            let Some(decision) = self.decision(mount, *number, now - asked) else { continue };
+            let Some(decision) = self.decision(mount, *number, asked, now) else { continue };
             match decision {
                 Decision::Next(Phase::Completed) => {
                     if let Some(next) =
@@ -147,10 +161,16 @@ impl Coordinator {
             return Vec::new();
         }
         self.is_storing = true;
-        vec![Action::Store { after: *number, plan: next }]
+        vec![Action::Store { after: *number, before: plan.clone(), plan: next }]
     }
 
-    fn decision(&self, mount: &MountPlan, number: u64, time: Duration) -> Option<Decision> {
+    fn decision(
+        &self,
+        mount: &MountPlan,
+        number: u64,
+        asked: Instant,
+        now: Instant,
+    ) -> Option<Decision> {
         let rollout = &mount.rollout;
         if !rollout.is_in_progress() {
             return None;
@@ -167,36 +187,44 @@ impl Coordinator {
         if let Some((host, reason)) = failed {
             return Some(Decision::RollBack { host, reason });
         }
-        let names = self.hosts.keys().map(String::as_str);
-        match rollout.phase {
-            Phase::Counting if rollout.is_paused || time < self.interval() * COUNTING => None,
-            Phase::Counting => rollout.stage(0, names).map(Decision::Next),
+        let names = || self.hosts.keys().map(String::as_str);
+        // Hosts that have joined meanwhile have reported by then.
+        if rollout.is_paused || now < asked + self.interval() * COUNTING {
+            return None;
+        }
+        let stage = match rollout.phase {
+            Phase::Counting => 0,
             Phase::Stage { stage, .. } => {
-                let mut members = names.filter(|host| rollout.includes(host)).peekable();
-                members.peek()?;
-                let has_passed = |host: &str| {
-                    let (_, host) = &self.hosts[host];
-                    let report = report_on(host, mount).filter(|_| host.plan >= number);
-                    report.is_some_and(|report| match report.state {
-                        MountState::Active { is_new, runs } => {
-                            is_new && runs >= rollout.new.min_requests
-                        }
-                        _ => false,
-                    })
-                };
-                let has_passed = members.all(has_passed);
-                // Hosts that joined meanwhile have reported by then.
-                if !has_passed || rollout.is_paused || time < self.interval() * COUNTING {
+                let mut members = names().filter(|host| rollout.includes(host)).peekable();
+                if members.peek().is_none() {
+                    // All of them have ended.
+                    stage
+                } else if members.all(|host| self.has_passed(host, mount, number, now)) {
+                    stage + 1
+                } else {
                     return None;
                 }
-                if stage + 1 == rollout.new.stages.as_slice().len() {
-                    return Some(Decision::Next(Phase::Completed));
-                }
-                let names = self.hosts.keys().map(String::as_str);
-                rollout.stage(stage + 1, names).map(Decision::Next)
             }
-            Phase::Completed | Phase::RolledBack { .. } => None,
+            Phase::Completed | Phase::RolledBack { .. } => return None,
+        };
+        if stage == rollout.new.stages.as_slice().len() {
+            return Some(Decision::Next(Phase::Completed));
         }
+        let next = rollout.stage(stage, names())?;
+        (next != rollout.phase).then_some(Decision::Next(next))
+    }
+
+    /// Returns whether a host has activated the module of a roll-out, and run it often enough.
+    fn has_passed(&self, host: &str, mount: &MountPlan, number: u64, now: Instant) -> bool {
+        let Some((heard, host)) = self.hosts.get(host) else { return false };
+        let is_present = now < *heard + self.interval() * MAX_SILENT && host.plan >= number;
+        let report = report_on(host, mount).filter(|_| is_present);
+        report.is_some_and(|report| match report.state {
+            MountState::Active { is_new, runs, .. } => {
+                is_new && runs >= mount.rollout.new.min_requests
+            }
+            _ => false,
+        })
     }
 }
 

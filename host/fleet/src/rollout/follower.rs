@@ -1,15 +1,17 @@
 //! The deployments of a host that a plan asks for, without its connection.
 //!
 //! A module that is rolled out is compared with the module of the fleet before its activation, so
-//! that one is deployed first. If it fails, the module before it stays or becomes active, and the host
-//! waits for the next plan.
+//! that one is deployed first, and again if the new one fails. A host does not try a module twice in
+//! a roll-out.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::message::{MountReport, MountState};
-use super::mounts::{ActiveModule, DeployError, Deployment, FleetMounts, Observation};
-use super::plan::{MountPlan, Plan, truncated};
+use super::mounts::{
+    ActiveModule, Comparison, DeployError, Deployed, Deployment, FleetMounts, Observation,
+};
+use super::plan::{MAX_REASON, MountPlan, Phase, Plan, truncated};
 
 /// The time after which a deployment is repeated that did not succeed yet.
 const RETRY: Duration = Duration::from_secs(5);
@@ -17,8 +19,9 @@ const RETRY: Duration = Duration::from_secs(5);
 /// The interval in which the active modules are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The maximum length of a reason in a report, in bytes.
-const MAX_REASON: usize = 512;
+/// The number of attempts after which a module that cannot be checked is rejected, and after which
+/// a host becomes ready without the module of the fleet that it rejects.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// Follows the plan of a fleet on a host.
 pub(crate) struct Follower {
@@ -41,7 +44,12 @@ struct Followed {
     /// The module that was deployed last, or is being deployed.
     target: Target,
     progress: Progress,
+    /// The number of the last deployment.
     attempt: u64,
+    /// The deployments of the target that did not succeed, without those that only have to wait.
+    failed_attempts: u32,
+    /// The last roll-out whose module failed here, and the reason.
+    failure: Option<(u64, String)>,
 }
 
 /// A module, and the roll-out of which it is the new one.
@@ -64,9 +72,11 @@ enum Progress {
         reason: String,
         until: Instant,
     },
-    Active(ActiveModule),
-    Failed {
-        reason: String,
+    Active {
+        /// The module when it was activated: its runs and failures before do not count.
+        first: ActiveModule,
+        runs: u64,
+        compared: Comparison,
     },
 }
 
@@ -90,17 +100,18 @@ impl Follower {
         self.plan.is_some()
     }
 
-    /// Returns whether the modules of the fleet are active that it has apart from roll-outs.
+    /// Returns whether the modules of the fleet are active that it has apart from roll-outs, or are
+    /// rejected by this host.
     pub(crate) fn is_ready(&self) -> bool {
         let Some((_, plan)) = &self.plan else { return false };
         plan.mounts.iter().all(|plan| {
             let followed = self.mounts.get(&plan.mount);
             followed.is_some_and(|followed| match followed.progress {
                 Progress::Own => plan.module.is_none(),
-                Progress::Active(_) | Progress::Failed { .. } => true,
-                // It is compared with the one of the fleet.
+                Progress::Active { .. } => true,
                 Progress::Deploying { .. } | Progress::Waiting { .. } => {
-                    followed.target.rollout.is_some()
+                    // A new module is compared with the one of the fleet.
+                    followed.target.rollout.is_some() || followed.failed_attempts >= MAX_ATTEMPTS
                 }
             })
         })
@@ -114,7 +125,6 @@ impl Follower {
         for mount in &plan.mounts {
             self.mounts.entry(mount.mount.clone()).or_default();
         }
-        // The coordinator removes no mounts.
         self.plan = Some((number, plan));
         self.act(None)
     }
@@ -124,28 +134,35 @@ impl Follower {
         &mut self,
         mount: &str,
         attempt: u64,
-        result: Result<(), DeployError>,
+        result: Result<Option<Deployed>, DeployError>,
         mounts: &dyn FleetMounts,
         now: Instant,
     ) -> Vec<Action> {
-        let Some(followed) = self.mounts.get_mut(mount) else { return Vec::new() };
-        if followed.attempt != attempt {
-            return Vec::new();
+        let followed = self.mounts.get_mut(mount).filter(|followed| followed.attempt == attempt);
+        let Some(followed) = followed else { return Vec::new() };
+        match result {
+            Ok(None) => followed.progress = Progress::Own,
+            Ok(Some(Deployed { mount: identity, digest, compared })) => {
+                match mounts.active(mount) {
+                    Some(first) if (first.mount, &first.digest) == (identity, &digest) => {
+                        followed.failed_attempts = 0;
+                        followed.progress = Progress::Active { first, runs: 0, compared };
+                    }
+                    // It was replaced before it was seen.
+                    _ => followed.replaced(mounts.failure(mount, &digest), now),
+                }
+            }
+            Err(DeployError::Rejected(reason)) => followed.fail(&reason, now),
+            Err(DeployError::Unavailable(reason)) => {
+                followed.failed_attempts += 1;
+                if followed.failed_attempts < MAX_ATTEMPTS {
+                    followed.wait(&reason, now);
+                } else {
+                    followed.fail(&reason, now);
+                }
+            }
+            Err(DeployError::Waiting(reason)) => followed.wait(&reason, now),
         }
-        let until = now + RETRY;
-        followed.progress = match (result, mounts.active(mount)) {
-            (Ok(()), Some(active)) => Progress::Active(active),
-            (Ok(()), None) => {
-                let reason = "another module was activated meanwhile".to_owned();
-                Progress::Waiting { reason, until }
-            }
-            (Err(DeployError::Rejected(reason)), _) if followed.target.rollout.is_some() => {
-                Progress::Failed { reason: truncated(&reason, MAX_REASON) }
-            }
-            (Err(DeployError::Rejected(reason) | DeployError::NotYet(reason)), _) => {
-                Progress::Waiting { reason: truncated(&reason, MAX_REASON), until }
-            }
-        };
         self.act(None)
     }
 
@@ -156,27 +173,35 @@ impl Follower {
         }
         self.next_check = now + CHECK_INTERVAL;
         for (mount, followed) in &mut self.mounts {
-            let Progress::Active(known) = &mut followed.progress else { continue };
-            let active = mounts.active(mount);
-            if active.as_ref().is_none_or(|active| active.mount != known.mount) {
-                // A reload has replaced it, with the module of the settings.
+            let Progress::Active { first, runs, .. } = &mut followed.progress else { continue };
+            let active = mounts.active(mount).filter(|active| active.mount == first.mount);
+            let Some(active) = active else {
+                // A reload has replaced the mount, with the module of the settings.
                 followed.target = Target::default();
                 followed.progress = Progress::Own;
                 continue;
-            }
-            let Some(active) = active else { continue };
-            if followed.target.rollout.is_none() {
+            };
+            let is_new = followed.target.rollout.is_some();
+            if active.digest != first.digest {
+                if is_new {
+                    let reason = mounts.failure(mount, &first.digest);
+                    followed.replaced(reason, now);
+                }
                 continue;
             }
-            if active.digest != known.digest {
-                let reason = mounts.failure(mount, &known.digest);
-                let reason = reason.unwrap_or_else(|| "another module was activated".to_owned());
-                followed.progress = Progress::Failed { reason: truncated(&reason, MAX_REASON) };
-            } else if let Some((cause, count)) = active.failures.first_key_value() {
-                let reason = format!("{count} of {} runs failed: {cause}", active.runs);
-                followed.progress = Progress::Failed { reason };
-            } else {
-                *known = active;
+            *runs = active.runs.saturating_sub(first.runs);
+            if !is_new {
+                continue;
+            }
+            let failures = active.failures.iter().filter_map(|(cause, count)| {
+                let before = first.failures.get(cause).copied().unwrap_or(0);
+                let new = count.saturating_sub(before);
+                (new > 0).then(|| format!("{new} because {cause}"))
+            });
+            let failures: Vec<_> = failures.collect();
+            if !failures.is_empty() {
+                let reason = format!("of {runs} runs, failed {}", failures.join(", "));
+                followed.fail(&reason, now);
             }
         }
         self.act(Some(now))
@@ -187,17 +212,8 @@ impl Follower {
         let Some((_, plan)) = &self.plan else { return Vec::new() };
         let report = |plan: &MountPlan| {
             let followed = self.mounts.get(&plan.mount)?;
-            let is_new = followed.target.rollout == Some(plan.rollout.id);
-            let state = match &followed.progress {
-                Progress::Own => MountState::Active { is_new: false, runs: 0 },
-                Progress::Active(active) => MountState::Active { is_new, runs: active.runs },
-                Progress::Deploying { reason } => MountState::Deploying { reason: reason.clone() },
-                Progress::Waiting { reason, .. } => {
-                    MountState::Deploying { reason: Some(reason.clone()) }
-                }
-                Progress::Failed { reason } => MountState::Failed { reason: reason.clone() },
-            };
-            Some(MountReport { mount: plan.mount.clone(), rollout: plan.rollout.id, state })
+            let (mount, rollout) = (plan.mount.clone(), plan.rollout.id);
+            Some(MountReport { mount, rollout, state: followed.state(plan) })
         };
         plan.mounts.iter().filter_map(report).collect()
     }
@@ -217,13 +233,16 @@ impl Follower {
                     Some(reason.clone())
                 }
                 // The new module has become the module of the fleet.
-                Progress::Active(_) if target.module == followed.target.module => {
+                Progress::Active { .. } if target.module == followed.target.module => {
                     followed.target = target;
                     continue;
                 }
                 _ if target == followed.target => continue,
                 _ => None,
             };
+            if target != followed.target {
+                followed.failed_attempts = 0;
+            }
             followed.attempt += 1;
             followed.progress = Progress::Deploying { reason };
             let new = &plan.rollout.new;
@@ -245,16 +264,66 @@ impl Followed {
     /// Returns the module to be deployed next.
     fn next_target(&self, plan: &MountPlan, host: &str) -> Target {
         let of_fleet = Target { module: plan.module.clone(), rollout: None };
-        if !plan.rollout.includes(host) {
+        let id = plan.rollout.id;
+        if !plan.rollout.includes(host) || self.failure_in(id).is_some() {
             return of_fleet;
         }
-        let module = Some(plan.rollout.new.module.clone());
-        let new = Target { module, rollout: Some(plan.rollout.id) };
-        let is_settled = matches!(self.progress, Progress::Own | Progress::Active(_));
+        let new = Target { module: Some(plan.rollout.new.module.clone()), rollout: Some(id) };
+        let is_settled = matches!(self.progress, Progress::Own | Progress::Active { .. });
         if self.target == new || (self.target.module == plan.module && is_settled) {
             new
         } else {
             of_fleet
         }
+    }
+
+    fn failure_in(&self, rollout: u64) -> Option<&str> {
+        let failure = self.failure.as_ref().filter(|(failed, _)| *failed == rollout);
+        failure.map(|(_, reason)| &**reason)
+    }
+
+    fn state(&self, plan: &MountPlan) -> MountState {
+        let rollout = &plan.rollout;
+        if let Some(reason) = self.failure_in(rollout.id) {
+            return MountState::Failed { reason: reason.to_owned() };
+        }
+        let is_new = match rollout.phase {
+            Phase::Completed => self.target.module.as_ref() == Some(&rollout.new.module),
+            _ => self.target.rollout == Some(rollout.id),
+        };
+        match &self.progress {
+            Progress::Own => {
+                MountState::Active { is_new: false, runs: 0, compared: Comparison::default() }
+            }
+            Progress::Active { runs, compared, .. } => {
+                MountState::Active { is_new, runs: *runs, compared: *compared }
+            }
+            Progress::Deploying { reason } => MountState::Deploying { reason: reason.clone() },
+            Progress::Waiting { reason, .. } => {
+                MountState::Deploying { reason: Some(reason.clone()) }
+            }
+        }
+    }
+
+    /// Notes that another module was activated.
+    fn replaced(&mut self, failure: Option<String>, now: Instant) {
+        let reason = failure.unwrap_or_else(|| "another module was activated".to_owned());
+        self.fail(&reason, now);
+    }
+
+    /// Notes that the target failed. The host returns to the module of the fleet, or tries that one
+    /// again.
+    fn fail(&mut self, reason: &str, now: Instant) {
+        if let Some(rollout) = self.target.rollout {
+            self.failure = Some((rollout, truncated(reason, MAX_REASON)));
+        } else {
+            self.failed_attempts = self.failed_attempts.saturating_add(1);
+        }
+        self.wait(reason, now);
+    }
+
+    fn wait(&mut self, reason: &str, now: Instant) {
+        let reason = truncated(reason, MAX_REASON);
+        self.progress = Progress::Waiting { reason, until: now + RETRY };
     }
 }

@@ -1,11 +1,13 @@
 //! Follows the plan of a fleet on this host, and reports the results.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use async_nats::Client;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use relayer_rest_common::text::for_log;
 use relayer_rest_state::StateReader;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -15,8 +17,8 @@ use tracing::{info, warn};
 
 use super::follower::{Action, Follower};
 use super::message::{Call, HostReport};
-use super::mounts::{DeployError, Deployment, FleetMounts};
-use super::plan::truncated;
+use super::mounts::{DeployError, Deployed, Deployment, FleetMounts};
+use super::plan::{MAX_NAME, truncated};
 use super::plan_store;
 use crate::connection::Connection;
 use crate::message::{Message, VERSION};
@@ -31,9 +33,6 @@ const FIRST_READ_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum time within which a host reports.
 const MAX_SPREAD: Duration = Duration::from_mins(1);
 
-/// The maximum length of the name of a host, in bytes.
-const MAX_NAME: usize = 128;
-
 /// Follows the plan of a fleet.
 pub struct Following {
     client: Client,
@@ -43,10 +42,11 @@ pub struct Following {
     state: StateReader,
 }
 
-struct Deployed {
+/// A deployment that has ended.
+struct Ended {
     mount: String,
     attempt: u64,
-    result: Result<(), DeployError>,
+    result: Result<Option<Deployed>, DeployError>,
 }
 
 /// The deployments in progress.
@@ -54,7 +54,7 @@ struct Deployments {
     mounts: Arc<dyn FleetMounts>,
     tasks: JoinSet<()>,
     by_mount: HashMap<String, AbortHandle>,
-    results: UnboundedSender<Deployed>,
+    results: UnboundedSender<Ended>,
 }
 
 impl Following {
@@ -83,10 +83,17 @@ impl Following {
         reads.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut on_ready = Some(on_ready);
         let mut report_at = None;
+        let mut is_known = false;
+        let mut connects = 0;
         loop {
             let actions = tokio::select! {
                 biased;
                 () = sleep_until(follower.deadline().into()) => {
+                    let now = client.statistics().connects.load(Ordering::Relaxed);
+                    if std::mem::replace(&mut connects, now) != now {
+                        // Plans and requests for reports may be lost.
+                        reads.reset_immediately();
+                    }
                     follower.wake(&**mounts, Instant::now())
                 }
                 () = due(report_at) => {
@@ -94,13 +101,13 @@ impl Following {
                     client.publish(subjects.report(), self.report(&follower).encode()).await.ok();
                     continue;
                 }
-                Some(Deployed { mount, attempt, result }) = deployed.recv() => {
+                Some(Ended { mount, attempt, result }) = deployed.recv() => {
                     log(&mount, &result);
                     follower.deployed(&mount, attempt, result, &**mounts, Instant::now())
                 }
                 _ = reads.tick() => match plan_store::read(client, subjects).await {
                     Ok((number, plan)) => {
-                        if !follower.has_plan() {
+                        if !std::mem::replace(&mut is_known, true) {
                             // Not all hosts of a fleet at once.
                             let first = READ_INTERVAL.mul_f64(fastrand::f64());
                             reads = interval_at(tokio::time::Instant::now() + first, READ_INTERVAL);
@@ -109,7 +116,7 @@ impl Following {
                         follower.follow(number, plan)
                     }
                     Err(problem) => {
-                        if !follower.has_plan() {
+                        if !is_known {
                             warn!(problem = %for_log(&problem), "plan of the fleet not read; retrying");
                         }
                         continue;
@@ -160,7 +167,7 @@ impl Following {
 }
 
 impl Deployments {
-    fn new(mounts: Arc<dyn FleetMounts>, results: UnboundedSender<Deployed>) -> Self {
+    fn new(mounts: Arc<dyn FleetMounts>, results: UnboundedSender<Ended>) -> Self {
         Self { mounts, tasks: JoinSet::new(), by_mount: HashMap::new(), results }
     }
 
@@ -171,27 +178,30 @@ impl Deployments {
             running.abort();
         }
         let (mounts, results) = (Arc::clone(&self.mounts), self.results.clone());
-        let (module, to) = (deployment.module.as_deref().map(for_log), for_log(&mount));
-        info!(mount = %to, module, "deploying a module of the fleet");
-        let deployed = mount.clone();
+        let module = deployment.module.as_deref().map(for_log);
+        info!(mount = %for_log(&mount), module, "deploying a module of the fleet");
+        let to = mount.clone();
         let task = self.tasks.spawn(async move {
-            let result = mounts.deploy(deployment).await;
-            results.send(Deployed { mount: deployed, attempt, result }).ok();
+            let deployed = AssertUnwindSafe(mounts.deploy(deployment)).catch_unwind().await;
+            let panicked = |_| Err(DeployError::Unavailable("the deployment panicked".to_owned()));
+            let result = deployed.unwrap_or_else(panicked);
+            results.send(Ended { mount: to, attempt, result }).ok();
         });
         self.by_mount.insert(mount, task);
         while self.tasks.try_join_next().is_some() {}
     }
 }
 
-fn log(mount: &str, result: &Result<(), DeployError>) {
+fn log(mount: &str, result: &Result<Option<Deployed>, DeployError>) {
     let mount = for_log(mount);
     match result {
-        Ok(()) => info!(%mount, "module of the fleet active"),
+        Ok(_) => info!(%mount, "module of the fleet active"),
         Err(DeployError::Rejected(reason)) => {
             warn!(%mount, reason = %for_log(reason), "module of the fleet rejected");
         }
-        Err(DeployError::NotYet(reason)) => {
-            warn!(%mount, reason = %for_log(reason), "module of the fleet not yet active; retrying");
+        Err(error) => {
+            let reason = for_log(error.reason());
+            warn!(%mount, %reason, "module of the fleet not yet active; retrying");
         }
     }
 }

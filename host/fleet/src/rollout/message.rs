@@ -5,6 +5,8 @@ use std::time::Duration;
 use relayer_rest_state::FleetGeneration;
 use serde::{Deserialize, Serialize};
 
+use super::mounts::Comparison;
+use super::plan::{MAX_MOUNTS, MAX_NAME, MAX_PATH, MAX_REASON};
 use crate::message::Message;
 
 /// Requests the reports of hosts.
@@ -60,6 +62,8 @@ pub enum MountState {
         is_new: bool,
         /// Its runs since.
         runs: u64,
+        /// Its comparison with the module before it.
+        compared: Comparison,
     },
     /// It failed, and the module before it is active.
     Failed {
@@ -70,4 +74,19 @@ pub enum MountState {
 
 impl Message for Call {}
 
-impl Message for HostReport {}
+impl Message for HostReport {
+    fn problem(&self) -> Option<String> {
+        let Self { host, mounts, .. } = self;
+        let is_name = (1..=MAX_NAME).contains(&host.len());
+        let is_bounded = |report: &MountReport| {
+            let reason = match &report.state {
+                MountState::Deploying { reason } => reason.as_deref().unwrap_or_default(),
+                MountState::Active { .. } => "",
+                MountState::Failed { reason } => reason,
+            };
+            report.mount.len() <= MAX_PATH && reason.len() <= MAX_REASON
+        };
+        let is_valid = is_name && mounts.len() <= MAX_MOUNTS && mounts.iter().all(is_bounded);
+        (!is_valid).then(|| "its texts or mounts are out of their bounds".to_owned())
+    }
+}

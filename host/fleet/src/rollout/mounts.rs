@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 /// A deployment of a module to a mount of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,11 +29,31 @@ pub struct Observation {
     pub expected: String,
 }
 
+/// A deployed module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deployed {
+    /// The identity of the mount.
+    pub mount: u64,
+    /// The digest of the module.
+    pub digest: String,
+    /// The result of its comparison; zeros without one.
+    pub compared: Comparison,
+}
+
+/// The result of a comparison.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The compared requests.
+    pub requests: u64,
+    /// The requests of which the responses differ in expected ways.
+    pub expected: u64,
+}
+
 /// The active module of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveModule {
     /// The identity of the mount, which changes when a reload replaces it.
-    pub mount: usize,
+    pub mount: u64,
     /// Its digest.
     pub digest: String,
     /// The number of its runs since it was activated.
@@ -46,15 +67,30 @@ pub struct ActiveModule {
 pub enum DeployError {
     /// The module is rejected.
     Rejected(String),
-    /// The module may pass later: a registry or another deployment has to be waited for, or clients
-    /// have not sent enough requests.
-    NotYet(String),
+    /// The module could not be checked, such as because a registry does not respond.
+    Unavailable(String),
+    /// Clients have not sent enough requests yet, or another deployment is in progress.
+    Waiting(String),
+}
+
+impl DeployError {
+    /// Returns the reason.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Rejected(reason) | Self::Unavailable(reason) | Self::Waiting(reason) => reason,
+        }
+    }
 }
 
 /// The mounts of a host.
 pub trait FleetMounts: Send + Sync {
-    /// Deploys a module. If the future is dropped before it completes, nothing changes.
-    fn deploy(&self, deployment: Deployment) -> BoxFuture<'static, Result<(), DeployError>>;
+    /// Deploys a module. If the future is dropped before it completes, nothing changes. Returns
+    /// `None` if the module of the settings is requested for a mount that they do not have.
+    fn deploy(
+        &self,
+        deployment: Deployment,
+    ) -> BoxFuture<'static, Result<Option<Deployed>, DeployError>>;
 
     /// Returns the active module of a mount, or `None` if the mount or its module does not exist.
     fn active(&self, mount: &str) -> Option<ActiveModule>;

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::stages::Stages;
-use crate::message::{Message, MessageError, VERSION};
+use crate::message::{Message, VERSION};
 
 /// The maximum number of mounts.
-const MAX_MOUNTS: usize = 64;
+pub(super) const MAX_MOUNTS: usize = 64;
 
 /// The maximum length of the path of a mount, in bytes.
-const MAX_PATH: usize = 256;
+pub(super) const MAX_PATH: usize = 256;
 
 /// The maximum length of the reference of a module, in bytes.
 const MAX_REFERENCE: usize = 1024;
@@ -20,8 +19,18 @@ const MAX_REFERENCE: usize = 1024;
 /// The maximum length of expected changes, in bytes.
 const MAX_EXPECTED: usize = 16 << 10;
 
-/// The maximum length of the reason for the end of a roll-out, in bytes.
-const MAX_REASON: usize = 1024;
+/// The maximum length of the reason of a failure, in bytes.
+pub(super) const MAX_REASON: usize = 1024;
+
+/// The maximum length of the name of a host, in bytes.
+pub(super) const MAX_NAME: usize = 128;
+
+/// The maximum size of a new plan, in bytes: that of a message is larger, so that each one can be
+/// rolled back.
+const MAX_SIZE: usize = 512 << 10;
+
+/// The largest number of a roll-out.
+const MAX_ID: u64 = u64::MAX / 2;
 
 /// The longest time for which a host compares a module.
 const MAX_HOLD: Duration = Duration::from_hours(7 * 24);
@@ -172,6 +181,10 @@ impl Plan {
             }
         }
         self.check()?;
+        if self.encode().len() > MAX_SIZE {
+            let problem = format!("it is larger than {MAX_SIZE} bytes; declare fewer changes");
+            return Err(PlanError::Bounds { what: "plan", problem });
+        }
         Ok(id)
     }
 
@@ -191,6 +204,7 @@ impl Plan {
             return Err(PlanError::NoRollout { mount, problem });
         }
         let reason = truncated(reason, MAX_REASON);
+        let host = host.map(|host| truncated(&host, MAX_NAME));
         plan.rollout.phase = Phase::RolledBack { host, reason };
         plan.module.clone_from(&plan.rollout.previous);
         Ok(())
@@ -207,24 +221,26 @@ impl Plan {
         Ok(())
     }
 
-    pub(crate) fn encode(&self) -> Bytes {
-        Message::encode(self)
-    }
-
-    /// Reads a plan, whose values are within their bounds.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let plan =
-            <Self as Message>::decode(bytes).map_err(|error: MessageError| error.to_string())?;
-        plan.check().map_err(|error| error.to_string())?;
-        Ok(plan)
-    }
-
     fn check(&self) -> Result<(), PlanError> {
         let bounds = |what, problem: String| Err(PlanError::Bounds { what, problem });
         if self.mounts.len() > MAX_MOUNTS {
             return bounds("mounts", format!("there are more than {MAX_MOUNTS}"));
         }
-        for MountPlan { mount, module, rollout } in &self.mounts {
+        for (place, MountPlan { mount, module, rollout }) in self.mounts.iter().enumerate() {
+            if self.mounts[..place].iter().any(|before| before.mount == *mount) {
+                return bounds("mount", format!("{mount} occurs twice"));
+            }
+            let is_bounded = match &rollout.phase {
+                Phase::Counting | Phase::Completed => true,
+                Phase::Stage { stage, .. } => *stage < rollout.new.stages.as_slice().len(),
+                Phase::RolledBack { host, reason } => {
+                    let host = host.as_deref().unwrap_or_default();
+                    host.len() <= MAX_NAME && reason.len() <= MAX_REASON
+                }
+            };
+            if !is_bounded || rollout.id > MAX_ID {
+                return bounds("roll-out", format!("{} is not valid", rollout.id));
+            }
             if !mount.starts_with('/') || mount.len() > MAX_PATH {
                 let problem = format!(
                     "{:?} is not a path of at most {MAX_PATH} bytes",
@@ -257,7 +273,11 @@ impl Plan {
     }
 }
 
-impl Message for Plan {}
+impl Message for Plan {
+    fn problem(&self) -> Option<String> {
+        self.check().err().map(|error| error.to_string())
+    }
+}
 
 impl MountPlan {
     /// Returns the reference of the module that a host is to run; none for that of its own
@@ -299,7 +319,8 @@ impl Rollout {
         u64::from_be_bytes(place)
     }
 
-    /// Returns the phase of a stage, among hosts with these names.
+    /// Returns the phase of a stage, among hosts with these names. It has all hosts of the stage
+    /// before.
     pub(crate) fn stage<'a>(
         &self,
         stage: usize,
@@ -312,7 +333,10 @@ impl Rollout {
         let mut places: Vec<_> = hosts.map(|host| self.place(host)).collect();
         places.sort_unstable();
         let hosts = stages.get(stage)?.hosts(places.len());
-        let last = *places.get(hosts.checked_sub(1)?)?;
+        let mut last = *places.get(hosts.checked_sub(1)?)?;
+        if let Phase::Stage { last: before, .. } = self.phase {
+            last = last.max(before);
+        }
         Some(Phase::Stage { stage, last })
     }
 }
@@ -344,6 +368,7 @@ pub(super) fn truncated(text: &str, max: usize) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{NewRollout, Phase, Plan, PlanError};
+    use crate::message::Message;
     use std::time::Duration;
 
     pub(crate) fn module(number: u8) -> String {
@@ -411,7 +436,7 @@ pub(super) mod tests {
             change(&mut plan);
             Plan::decode(&plan.encode()).unwrap_err()
         };
-        let changes: [(&str, Change); 6] = [
+        let changes: [(&str, Change); 10] = [
             ("mount: ", |plan| "x".clone_into(&mut plan.mounts[0].mount)),
             ("module: ", |plan| plan.mounts[0].module = Some("oci://a/b:latest".to_owned())),
             ("hold: ", |plan| plan.mounts[0].rollout.new.hold = Duration::ZERO),
@@ -419,10 +444,19 @@ pub(super) mod tests {
                 plan.mounts[0].rollout.new.expected = "#".repeat((16 << 10) + 1);
             }),
             ("mounts: ", |plan| plan.mounts = vec![plan.mounts[0].clone(); 65]),
+            ("mount: ", |plan| plan.mounts = vec![plan.mounts[0].clone(); 2]),
+            ("roll-out: ", |plan| plan.mounts[0].rollout.id = u64::MAX),
+            ("roll-out: ", |plan| {
+                plan.mounts[0].rollout.phase = Phase::Stage { stage: 3, last: 0 };
+            }),
+            ("roll-out: ", |plan| {
+                let reason = "a".repeat(2000);
+                plan.mounts[0].rollout.phase = Phase::RolledBack { host: None, reason };
+            }),
             ("version", |plan| plan.version += 1),
         ];
         for (problem, change) in changes {
-            let error = reject(change);
+            let error = reject(change).to_string();
             assert!(error.contains(problem), "{error}");
         }
         assert!(Plan::decode(b"").is_err());

@@ -6,8 +6,22 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::{Client, Message};
 
 use super::plan::Plan;
-use crate::connection::{Connection, stored_number};
+use crate::connection::{Connection, check_stream, plan_stream_config, stored_number};
+use crate::message::Message as _;
+use crate::settings::StreamReplicas;
 use crate::subjects::Subjects;
+
+/// Creates the stream of plans, if there is none.
+pub(super) async fn create(
+    jetstream: &Context,
+    subjects: &Subjects,
+    replicas: StreamReplicas,
+) -> Result<(), String> {
+    let config = plan_stream_config(subjects, replicas);
+    let stream = jetstream.get_or_create_stream(config.clone()).await;
+    let stream = stream.map_err(|error| error.to_string())?;
+    check_stream(&stream.cached_info().config, &config)
+}
 
 /// Reads the plan with its number, which is 0 if there is none.
 pub(super) async fn read(client: &Client, subjects: &Subjects) -> Result<(u64, Plan), String> {
@@ -21,7 +35,8 @@ pub(super) async fn read(client: &Client, subjects: &Subjects) -> Result<(u64, P
 /// Decodes a stored or republished plan.
 pub(super) fn decode(message: &Message) -> Result<(u64, Plan), String> {
     let number = stored_number(message).ok_or("it has no number of a stream")?;
-    Ok((number, Plan::decode(&message.payload)?))
+    let plan = Plan::decode(&message.payload).map_err(|error| error.to_string())?;
+    Ok((number, plan))
 }
 
 /// Stores a plan after the one with this number, and returns its number, or `None` if there is a

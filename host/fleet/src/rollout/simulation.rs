@@ -1,5 +1,6 @@
 //! Coordinators and the hosts of a fleet in virtual time, with lost, repeated and late messages,
-//! writers that change, hosts that restart, and modules that fail, as a test.
+//! writers that change, hosts that restart, end, join and are cut off, and modules that fail, as a
+//! test.
 //! `FLEET_SCHEDULES=10000` simulates more schedules, and `FLEET_SEED` begins with another one.
 
 use std::collections::BTreeMap;
@@ -12,10 +13,11 @@ use futures_util::future::BoxFuture;
 use super::coordinator::{self, Coordinator, Event};
 use super::follower::{self, Follower};
 use super::message::HostReport;
-use super::mounts::{ActiveModule, DeployError, Deployment, FleetMounts};
+use super::mounts::{ActiveModule, Comparison, DeployError, Deployed, Deployment, FleetMounts};
 use super::plan::tests::{module, new_rollout};
 use super::plan::{NewRollout, Phase, Plan};
-use crate::message::VERSION;
+use super::stages::Stages;
+use crate::message::{Message, VERSION};
 use crate::simulation::variable;
 
 const MOUNT: &str = "/";
@@ -24,8 +26,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// The ticks in which messages are lost, and hosts and writers restart.
 const FAULTY: u32 = 600;
-/// The ticks after which the roll-out has ended everywhere.
-const RECOVERY: u32 = 600;
+/// The ticks after which the roll-out has ended everywhere: those of missing hosts, those of hosts
+/// that are cut off, and more.
+const RECOVERY: u32 = 4000;
 
 /// The runs that a host needs for the next stage.
 const MIN_REQUESTS: u64 = 5;
@@ -59,7 +62,7 @@ struct Service {
 }
 
 impl FleetMounts for Mounts {
-    fn deploy(&self, _: Deployment) -> BoxFuture<'static, Result<(), DeployError>> {
+    fn deploy(&self, _: Deployment) -> BoxFuture<'static, Result<Option<Deployed>, DeployError>> {
         unreachable!("deployments of the simulation have no future")
     }
 
@@ -68,7 +71,7 @@ impl FleetMounts for Mounts {
         let has_failed = self.behaviour == Behaviour::Fails && active == module(2);
         let has_failed = has_failed && runs >= FAILING_RUN;
         let failures = has_failed.then(|| ("trap".to_owned(), 1)).into_iter().collect();
-        Some(ActiveModule { mount: 0, digest: active, runs, failures })
+        Some(ActiveModule { mount: 1, digest: active, runs, failures })
     }
 
     fn failure(&self, _: &str, _: &str) -> Option<String> {
@@ -96,10 +99,15 @@ impl Mounts {
 }
 
 struct Host {
+    name: String,
     follower: Follower,
     mounts: Mounts,
     /// The deployment in progress, with the tick of its end.
     deploying: Option<(u32, u64, Deployment)>,
+    /// The result of a deployment that the follower has not got yet.
+    ended: Option<(u64, Result<Option<Deployed>, DeployError>)>,
+    /// The tick at which it is connected again.
+    cut_until: u32,
 }
 
 /// A message on its way.
@@ -146,16 +154,21 @@ impl Simulation {
             hosts: Vec::new(),
             sent: BTreeMap::new(),
         };
-        simulation.hosts = (0..HOSTS).map(|place| simulation.host(place)).collect();
+        for place in 0..HOSTS {
+            let host = simulation.host(place);
+            simulation.hosts.push(host);
+        }
         simulation
     }
 
-    fn host(&self, place: usize) -> Host {
+    fn host(&mut self, place: usize) -> Host {
         let is_affected = place.is_multiple_of(self.every);
         let behaviour = if is_affected { self.behaviour } else { Behaviour::Good };
         let mounts = Mounts { behaviour, service: Mutex::default() };
-        let follower = Follower::new(format!("host-{place}"), self.now());
-        Host { follower, mounts, deploying: None }
+        // One that restarts has another name from time to time, as when it is replaced.
+        let name = format!("host-{place}-{}", self.random.u32(..2));
+        let follower = Follower::new(name.clone(), self.now());
+        Host { name, follower, mounts, deploying: None, ended: None, cut_until: 0 }
     }
 
     fn now(&self) -> Instant {
@@ -207,18 +220,34 @@ impl Simulation {
         for place in 0..HOSTS {
             if self.happens(1) && self.random.u32(..10) == 0 {
                 self.hosts[place] = self.host(place);
-                // It reads the plan at its start.
-                let (number, plan) = self.stored.clone();
-                self.receive(Sent::Plan(place, number, plan));
+                self.read(place);
+            }
+            if self.happens(1) && self.random.u32(..10) == 0 {
+                self.hosts[place].cut_until = self.tick + self.random.u32(..800);
+            }
+            if self.hosts[place].cut_until == self.tick {
+                self.read(place);
             }
             self.host_step(place);
         }
         self.tick += 1;
     }
 
+    /// Lets a host read the plan, as at its start and when it is connected again.
+    fn read(&mut self, place: usize) {
+        let (number, plan) = self.stored.clone();
+        let actions = self.hosts[place].follower.follow(number, plan);
+        self.deploy(place, actions);
+    }
+
+    fn is_cut_off(&self, host: usize) -> bool {
+        self.tick < self.hosts[host].cut_until
+    }
+
     fn receive(&mut self, message: Sent) {
         let now = self.now();
         match message {
+            Sent::Plan(host, ..) | Sent::Call(host, _) if self.is_cut_off(host) => {}
             Sent::Plan(host, number, plan) => {
                 let actions = self.hosts[host].follower.follow(number, plan);
                 self.deploy(host, actions);
@@ -228,7 +257,7 @@ impl Simulation {
                 let is_behind = number > follower.plan_number();
                 let report = HostReport {
                     version: VERSION,
-                    host: format!("host-{host}"),
+                    host: self.hosts[host].name.clone(),
                     plan: follower.plan_number(),
                     generation: None,
                     age: None,
@@ -279,7 +308,7 @@ impl Simulation {
                         self.send(&Sent::Call(host, plan));
                     }
                 }
-                coordinator::Action::Store { after, plan } => {
+                coordinator::Action::Store { after, plan, .. } => {
                     let event = if self.store(after, &plan) {
                         Event::Plan(after + 1, plan)
                     } else {
@@ -294,6 +323,11 @@ impl Simulation {
 
     fn deploy(&mut self, host: usize, actions: Vec<follower::Action>) {
         for follower::Action::Deploy { attempt, deployment } in actions {
+            let is_new = deployment.module == Some(module(2));
+            let is_fleets =
+                self.stored.1.mount(MOUNT).is_some_and(|plan| plan.module == Some(module(2)));
+            assert!(!is_new || deployment.observation.is_some() || is_fleets, "not compared");
+            self.hosts[host].ended = None;
             let hold = deployment.observation.as_ref().map_or(Duration::ZERO, |hold| hold.time);
             let ticks = u32::try_from(hold.as_millis() / TICK.as_millis()).unwrap();
             let end = self.tick + ticks + self.random.u32(1..10);
@@ -309,22 +343,25 @@ impl Simulation {
         }
         let host = &mut self.hosts[place];
         let mut actions = host.follower.wake(&host.mounts, now);
+        if let Some((attempt, result)) = host.ended.take() {
+            actions.extend(host.follower.deployed(MOUNT, attempt, result, &host.mounts, now));
+        }
         if let Some((_, attempt, deployment)) =
             host.deploying.take_if(|(end, ..)| *end <= self.tick)
         {
             let is_new = deployment.module == Some(module(2));
             let differs = is_new && host.mounts.behaviour == Behaviour::Differs;
             let result = if is_delayed {
-                Err(DeployError::NotYet("the registry does not respond".to_owned()))
+                Err(DeployError::Waiting("the clients send few requests".to_owned()))
             } else if differs {
                 Err(DeployError::Rejected("the responses differ".to_owned()))
             } else {
-                host.mounts.activate(deployment.module.unwrap_or_default());
-                Ok(())
+                let digest = deployment.module.unwrap_or_default();
+                host.mounts.activate(digest.clone());
+                Ok(Some(Deployed { mount: 1, digest, compared: Comparison::default() }))
             };
-            let deployed =
-                host.follower.deployed(&deployment.mount, attempt, result, &host.mounts, now);
-            actions.extend(deployed);
+            // The follower gets it in the next step, in which the module may have failed.
+            host.ended = Some((attempt, result));
         }
         self.deploy(place, actions);
     }
@@ -342,7 +379,12 @@ impl Simulation {
 fn run(seed: u64) {
     let mut simulation = Simulation::new(seed);
     let mut of_fleet = String::new();
-    let new = |number| NewRollout { min_requests: MIN_REQUESTS, ..new_rollout(number) };
+    let stages = ["1,10%,all", "5,10%,all", "all", "10%,2,50%,all"];
+    let stages: Stages = stages[simulation.random.usize(..stages.len())].parse().unwrap();
+    let new = |number| {
+        let stages = stages.clone();
+        NewRollout { min_requests: MIN_REQUESTS, stages, ..new_rollout(number) }
+    };
     if simulation.random.bool() {
         of_fleet = module(1);
         simulation.change(|plan| assert!(plan.deploy(MOUNT, new(1)).is_ok()));
@@ -355,7 +397,9 @@ fn run(seed: u64) {
     simulation.faults_end = begin + FAULTY;
     let pauses = simulation.random.bool().then(|| begin + simulation.random.u32(..FAULTY / 2));
     let is_good = simulation.behaviour == Behaviour::Good;
+    let count = stages.as_slice().len();
     let mut stages = Vec::new();
+    let mut last_place = 0;
     while simulation.tick < begin + FAULTY + RECOVERY {
         let is_in_progress = matches!(simulation.phase(), Phase::Counting | Phase::Stage { .. });
         if pauses == Some(simulation.tick) && is_in_progress {
@@ -365,7 +409,9 @@ fn run(seed: u64) {
             simulation.change(|plan| plan.set_paused(MOUNT, false).unwrap());
         }
         simulation.step();
-        if let Phase::Stage { stage, .. } = simulation.phase() {
+        if let Phase::Stage { stage, last } = simulation.phase() {
+            assert!(last >= last_place, "hosts have left the roll-out");
+            last_place = last;
             if stages.last() != Some(&stage) {
                 stages.push(stage);
             }
@@ -377,12 +423,13 @@ fn run(seed: u64) {
     let expected = match simulation.phase() {
         Phase::Completed => {
             assert!(is_good, "a module was completed that fails");
-            assert_eq!(stages, [0, 1, 2]);
+            assert!(stages.iter().copied().eq(0..count), "{stages:?}");
             module(2)
         }
         Phase::RolledBack { host, .. } => {
             assert!(!is_good, "a good module was rolled back");
-            let host: usize = host.unwrap().strip_prefix("host-").unwrap().parse().unwrap();
+            let host = host.unwrap();
+            let host: usize = host.split('-').nth(1).unwrap().parse().unwrap();
             assert!(host.is_multiple_of(simulation.every));
             of_fleet
         }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use relayer_rest_state::{Snapshot, Source};
+use relayer_rest_state::{FleetGeneration, Snapshot, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::http::ConnectionStatus;
@@ -23,10 +23,20 @@ pub struct Status {
     pub stale_since: Option<u64>,
     /// The sources of the state; empty if a program that embeds the host publishes it.
     pub sources: Vec<SourceStatus>,
+    /// The fleet to which the server belongs.
+    #[serde(default)]
+    pub fleet: Option<FleetMembership>,
     /// The connections of clients, if they are counted for this socket.
     pub connections: Option<ConnectionStatus>,
     /// All mounts, the API first.
     pub mounts: Vec<MountStatus>,
+}
+
+/// The membership of a server in a fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetMembership {
+    /// The generation of the state; none for a standby, and before the first one.
+    pub generation: Option<FleetGeneration>,
 }
 
 /// A source of the state.
@@ -66,6 +76,9 @@ impl Status {
             not_ready: state.as_ref().err().map(|reason| reason.message.clone()),
             stale_since: snapshot.unconfirmed_since().map(seconds),
             sources: snapshot.sources().value().iter().map(SourceStatus::from).collect(),
+            fleet: snapshot
+                .is_in_fleet()
+                .then(|| FleetMembership { generation: snapshot.fleet_generation() }),
             connections,
             mounts,
         }

@@ -29,6 +29,9 @@ pub struct Candidate {
     pub dry_run: bool,
     /// Whether it may be a quarantined module.
     pub force: bool,
+    /// Whether it has been in service before, so that it is activated without probation: its
+    /// failures do not activate the module before it.
+    pub is_known: bool,
     /// Further requests to which its responses are compared with those of the active module,
     /// in addition to clients' requests; up to 100.
     pub requests: Vec<Arc<GuestRequest>>,
@@ -77,6 +80,7 @@ impl Candidate {
             dialect: None,
             dry_run: false,
             force: false,
+            is_known: false,
             requests: Vec::new(),
             shadow: None,
         }

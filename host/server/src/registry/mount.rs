@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::Guard;
@@ -35,6 +36,7 @@ use crate::request_metrics::{RequestMetrics, RequestSeries};
 
 /// A path, and the modules that serve the requests for it and below it.
 pub struct Mount {
+    id: u64,
     pub(super) service: Arc<ModuleService>,
     deployment: Arc<Deployment>,
     dialect: Dialect,
@@ -47,6 +49,9 @@ pub struct Mount {
 /// The maximum number of failed requests of a mount that are logged each second: a client
 /// may cause any number. All are counted.
 const MAX_REPORTS: u64 = 20;
+
+/// The number of the next mount.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// A mount has no previous module to roll back to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +103,7 @@ impl Mount {
             requests: Arc::default(),
         };
         Self {
+            id: NEXT_ID.fetch_add(1, Relaxed),
             service: Arc::new(service),
             deployment: Arc::default(),
             dialect: if is_extension { Dialect::Any } else { Dialect::default() },
@@ -193,6 +199,12 @@ impl Mount {
     #[must_use]
     pub fn try_lock_deployment(&self) -> Option<OwnedMutexGuard<()>> {
         self.deployment.try_lock()
+    }
+
+    /// Returns the number of this mount, which no other one of this process has.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Returns the name of its modules.

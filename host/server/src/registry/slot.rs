@@ -140,11 +140,21 @@ impl ModuleSlot {
         module: Module,
         expected: &Arc<ActiveModule>,
     ) -> Option<Arc<ActiveModule>> {
+        self.exchange_with(module, expected, |module| ActiveModule::new(module, Probation::New))
+    }
+
+    /// Activates a module as [`ModuleSlot::exchange`] does; `entry` makes its entry.
+    pub(super) fn exchange_with(
+        &self,
+        module: Module,
+        expected: &Arc<ActiveModule>,
+        entry: impl FnOnce(Module) -> ActiveModule,
+    ) -> Option<Arc<ActiveModule>> {
         let mut history = self.history();
         if !self.is_active(expected) {
             return None;
         }
-        let new = Arc::new(ActiveModule::new(module, Probation::New));
+        let new = Arc::new(entry(module));
         self.activate(Arc::clone(&new));
         history.quarantined.retain(|(digest, _)| *digest != new.module().digest());
         history.previous = Some(expected.module().clone());

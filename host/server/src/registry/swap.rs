@@ -79,6 +79,7 @@ impl Swap<'_> {
         report: &mut SwapReport,
     ) -> SwapOutcome {
         let dry_run = candidate.dry_run;
+        let is_known = candidate.is_known;
         let shadow = candidate.shadow.clone();
         let active = self.service.slot.load_full();
         if self.is_first && active.is_some() {
@@ -146,7 +147,12 @@ impl Swap<'_> {
             }
         }
         let _step = progress.begin(SwapStep::Activate);
-        let Some(new) = self.service.slot.exchange(module, &active) else {
+        let new = if is_known {
+            self.service.slot.exchange_with(module, &active, |module| self.service.known(module))
+        } else {
+            self.service.slot.exchange(module, &active)
+        };
+        let Some(new) = new else {
             return self.conflict(&report.candidate);
         };
         let from = active.module().label();

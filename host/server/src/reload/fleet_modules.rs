@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use relayer_rest_fleet::{ActiveModule, DeployError, Deployment, FleetMounts, Observation};
+use relayer_rest_fleet::{
+    ActiveModule, Comparison, DeployError, Deployed, Deployment, FleetMounts, Observation,
+};
 use relayer_rest_oci::Reference;
 use relayer_rest_sandbox::Failures;
 use relayer_rest_state::StateReader;
@@ -32,7 +34,10 @@ impl FleetModules {
 }
 
 impl FleetMounts for FleetModules {
-    fn deploy(&self, deployment: Deployment) -> BoxFuture<'static, Result<(), DeployError>> {
+    fn deploy(
+        &self,
+        deployment: Deployment,
+    ) -> BoxFuture<'static, Result<Option<Deployed>, DeployError>> {
         let (modules, state) = (Arc::clone(&self.modules), self.state.clone());
         Box::pin(async move { deploy(&modules, deployment, &state).await })
     }
@@ -49,7 +54,7 @@ impl FleetMounts for FleetModules {
         ];
         let failures = failures.into_iter().filter(|(_, count)| *count > 0);
         Some(ActiveModule {
-            mount: Arc::as_ptr(&mount).addr(),
+            mount: mount.id(),
             digest: module.digest.clone(),
             runs: module.runs,
             failures: failures.map(|(cause, count)| (cause.to_owned(), count)).collect(),
@@ -66,34 +71,46 @@ async fn deploy(
     modules: &Modules,
     deployment: Deployment,
     state: &StateReader,
-) -> Result<(), DeployError> {
+) -> Result<Option<Deployed>, DeployError> {
     let Deployment { mount: path, module, observation } = deployment;
+    let specified = match &module {
+        None => match modules.specified(&path).await {
+            None => return Ok(None),
+            specified => specified,
+        },
+        Some(_) => None,
+    };
     let mount = modules.registry.at(&path).ok_or_else(|| {
         DeployError::Rejected(format!("unknown mount {path}; add it to the settings of this host"))
     })?;
-    let candidate = match module {
-        None => modules.specified(&path).await.ok_or_else(|| {
-            DeployError::NotYet(format!("mount {path}: a reload is replacing it"))
-        })?,
-        Some(reference) => {
+    let candidate = match (module, specified) {
+        (Some(reference), _) => {
             let reference: Reference =
                 reference.parse().map_err(|error| DeployError::Rejected(format!("{error}")))?;
             let location = ModuleLocation::Registry(reference);
             Candidate::new(Source::new(location, mount.registries()))
         }
+        (None, Some(specified)) => specified,
+        (None, None) => return Ok(None),
     };
-    let shadow = observation.map(shadow).transpose().map_err(DeployError::Rejected)?;
+    // A module of the fleet has been in service on other hosts, and the module before it may be the
+    // one that the fleet has rolled back.
+    let is_known = observation.is_none();
+    // Without an active module, there is nothing to compare.
+    let shadow = observation.filter(|_| mount.module().is_some()).map(shadow).transpose();
+    let shadow = shadow.map_err(DeployError::Rejected)?;
     // The operator of the fleet decides whether a module that failed before is tried again.
-    let candidate = Candidate { force: true, shadow, ..candidate };
-    match mount.swap(candidate, state).await.outcome {
+    let candidate = Candidate { force: true, is_known, shadow, ..candidate };
+    let report = mount.swap(candidate, state).await;
+    match report.outcome {
         SwapOutcome::Rejected { reason, message } => Err(match reason {
             Rejection::Busy
-            | Rejection::Unreadable
             | Rejection::Conflict
             | Rejection::TooFewRequests
-            | Rejection::Cancelled
-            | Rejection::Timeout
-            | Rejection::Host => DeployError::NotYet(message),
+            | Rejection::Cancelled => DeployError::Waiting(message),
+            Rejection::Unreadable | Rejection::Timeout | Rejection::Host => {
+                DeployError::Unavailable(message)
+            }
             Rejection::TooLarge
             | Rejection::DigestMismatch
             | Rejection::Unsigned
@@ -106,7 +123,16 @@ async fn deploy(
         SwapOutcome::Swapped
         | SwapOutcome::DryRun
         | SwapOutcome::Unchanged
-        | SwapOutcome::CircuitClosed => Ok(()),
+        | SwapOutcome::CircuitClosed => {
+            let compared = report
+                .shadow
+                .map(|shadow| Comparison { requests: shadow.requests, expected: shadow.expected });
+            Ok(Some(Deployed {
+                mount: mount.id(),
+                digest: report.to.or(report.from).unwrap_or_default(),
+                compared: compared.unwrap_or_default(),
+            }))
+        }
     }
 }
 
