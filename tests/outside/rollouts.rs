@@ -161,23 +161,27 @@ impl Fleet {
         Self { address, operator, oci, hosts, rare, folder, _writer: writer, _nats: nats }
     }
 
-    /// Rolls out a module, and returns the reference and the phase at the end.
-    async fn roll_out(&self, module: &[u8]) -> (String, Phase) {
+    /// Rolls out a module, and returns the last stage and the phase at the end.
+    async fn roll_out(&self, module: &[u8]) -> (usize, Phase) {
         let reference = self.oci.add("a/b", "1", module).to_string();
         let new = NewRollout {
-            module: reference.clone(),
+            module: reference,
             stages: "1,10%,all".parse().unwrap(),
             hold: Duration::from_secs(1),
             min_requests: MIN_REQUESTS,
             expected: String::new(),
         };
         let id = self.operator.deploy(MOUNT, new).await.unwrap();
+        let mut last_stage = 0;
         loop {
             let (_, plan) = self.operator.plan().await.unwrap();
             let rollout = &plan.mount(MOUNT).unwrap().rollout;
             assert_eq!(rollout.id, id);
             if !rollout.is_in_progress() {
-                return (reference, rollout.phase.clone());
+                return (last_stage, rollout.phase.clone());
+            }
+            if let Phase::Stage { stage, .. } = rollout.phase {
+                last_stage = stage;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -202,8 +206,8 @@ impl Fleet {
 async fn a_bad_module_is_stopped_in_the_first_stage() {
     let fleet = Fleet::start(HOSTS).await;
     let good = good("2");
-    let (_, phase) = fleet.roll_out(&good).await;
-    assert_eq!(phase, Phase::Completed);
+    let (stage, phase) = fleet.roll_out(&good).await;
+    assert_eq!((stage, phase), (2, Phase::Completed));
     fleet.all_run(&good).await;
 
     let body = ("content-type", &b"text/plain"[..]);
@@ -213,8 +217,9 @@ async fn a_bad_module_is_stopped_in_the_first_stage() {
         ("too slow", component::of_handler("(loop br 0) unreachable")),
     ];
     for (name, module) in bad {
-        let (_, phase) = fleet.roll_out(&module).await;
+        let (stage, phase) = fleet.roll_out(&module).await;
         assert!(matches!(phase, Phase::RolledBack { host: Some(_), .. }), "{name}: {phase:?}");
+        assert_eq!(stage, 0, "{name}");
         fleet.all_run(&good).await;
         assert_eq!(fleet.wrong(), [], "{name}: clients got its responses");
     }
@@ -230,9 +235,13 @@ async fn a_bad_module_is_stopped_in_the_first_stage() {
         .await;
         rare.store(true, Relaxed);
     };
-    let ((_, phase), ()) = tokio::join!(fleet.roll_out(&module), watching);
+    let ((stage, phase), ()) = tokio::join!(fleet.roll_out(&module), watching);
+    assert_eq!(stage, 0);
     let Phase::RolledBack { host: Some(_), reason } = phase else { panic!("{phase:?}") };
-    assert!(reason.contains("runs failed"), "it did not fail in service: {reason}");
+    assert!(
+        reason.contains("runs failed") || reason.contains("runs, failed"),
+        "it did not fail in service: {reason}"
+    );
     fleet.all_run(&good).await;
     // The module before it responded to the requests for which it failed.
     assert_eq!(fleet.wrong(), [], "clients got its responses");
@@ -279,6 +288,14 @@ async fn an_operator_deploys_pauses_and_rolls_back() {
     assert_eq!(status["plan"]["mounts"][0]["module"], *module);
     assert_eq!(status["hosts"].as_array().unwrap().len(), 3);
 
+    // A mount that no host has is rejected, and hosts do not wait for it.
+    let unknown = ["deploy", &module, "--mount", "/ext/other", "--hold", "300ms"];
+    let unknown = run(&unknown).await;
+    assert!(
+        unknown.stdout.contains("unknown mount /ext/other; add it to the settings"),
+        "{unknown:?}"
+    );
+
     // A host that joins has the module when its state is known.
     let settings = fleet.folder.path("relayer-rest.toml");
     let joining = Program::server().args(["--from", &address, "--config", &settings]).start().await;
@@ -300,11 +317,21 @@ async fn an_operator_deploys_pauses_and_rolls_back() {
     // A module that some hosts reject is not rolled out.
     let differs = component::of_response(200, &[], b"wrong");
     let differs = fleet.oci.add("a/b", "2", &differs).to_string();
-    let rejected = [&["deploy", &differs], &deploy[2..]].concat();
+    // The host that has joined has no clients.
+    let rejected = [&["deploy", &differs], &deploy[2..], &["--min-requests", "0"]].concat();
     let rejected = run(&rejected).await;
     assert_eq!(rejected.status, Some(1), "{rejected:?}");
     assert!(rejected.stdout.contains("\nrolled back, because of host "), "{rejected:?}");
     let hosts = fleet.operator.status(Duration::from_secs(1)).await.unwrap().hosts;
-    let is_failed = |state: &MountState| matches!(state, MountState::Failed { .. });
-    assert!(hosts.iter().all(|host| host.mounts.iter().all(|mount| !is_failed(&mount.state))));
+    let failed = |state: &MountState| match state {
+        MountState::Failed { reason } => Some(reason.clone()),
+        _ => None,
+    };
+    let mounts = hosts.iter().flat_map(|host| &host.mounts);
+    let mounts = mounts.filter(|mount| mount.mount == MOUNT).map(|mount| &mount.state);
+    let failed: Vec<_> = mounts.filter_map(failed).collect();
+    assert!(
+        !failed.is_empty() && failed.iter().all(|reason| reason.contains("differ")),
+        "{hosts:?}"
+    );
 }

@@ -45,6 +45,7 @@ pub mod heap;
 pub mod http2;
 pub mod load;
 pub mod measure;
+pub mod namespace;
 pub mod nats;
 pub mod oci_registry;
 pub mod process;

@@ -31,8 +31,16 @@ impl Nats {
     /// # Panics
     /// Panics if `nats-server` is not installed.
     pub async fn with_config(lines: &str) -> Self {
+        Self::listening(Ipv4Addr::LOCALHOST, lines).await
+    }
+
+    /// Starts a server at an address of this machine, with these lines in its configuration.
+    ///
+    /// # Panics
+    /// Panics if `nats-server` is not installed.
+    pub async fn listening(address: Ipv4Addr, lines: &str) -> Self {
         // The port is free when the server takes it, unless another program is quicker.
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let listener = TcpListener::bind((address, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
         let folder = Folder::new();

@@ -15,6 +15,7 @@ use relayer_rest_host::state::{StatePublisher, StateReader};
 use relayer_rest_tests::measure::quantile;
 use relayer_rest_tests::nats::Nats;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 use crate::in_process::{micros, ratio};
 use crate::relayers;
@@ -30,6 +31,9 @@ const MAX_TIME: Duration = Duration::from_millis(100);
 const MANY_WORKERS: u64 = 5_000;
 const MAX_BYTES: f64 = 0.05;
 
+const TAKEOVERS: usize = 20;
+const MAX_TAKEOVER: Duration = Duration::from_secs(5);
+
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     if Command::new("nats-server").arg("--version").output().is_err() {
         println!("fleet: skipped, there is no nats-server");
@@ -37,14 +41,15 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     }
     latency(report, runtime);
     bytes(report, runtime);
+    takeover(report, runtime);
 }
 
-async fn publish(address: &FleetAddress) -> StatePublisher {
+async fn publish(address: &FleetAddress) -> (StatePublisher, JoinHandle<()>) {
     let publisher = StatePublisher::new();
     let settings = FleetSettings::default();
     let open = Publication::open(address, &settings, Duration::from_mins(1));
-    tokio::spawn(open.await.unwrap().run(publisher.clone()));
-    publisher
+    let publication = tokio::spawn(open.await.unwrap().run(publisher.clone()));
+    (publisher, publication)
 }
 
 async fn subscribe(address: &FleetAddress) -> StateReader {
@@ -72,7 +77,7 @@ fn latency(report: &mut Report, runtime: &Runtime) {
     let mut times = runtime.block_on(async {
         let nats = Nats::start().await;
         let address = nats.fleet("");
-        let publisher = publish(&address).await;
+        let (publisher, _) = publish(&address).await;
         relayers::fill(&publisher, WORKERS);
         let mut replicas = Vec::new();
         for _ in 0..REPLICAS {
@@ -123,7 +128,7 @@ fn bytes(report: &mut Report, runtime: &Runtime) {
         let nats = Nats::start().await;
         let address = nats.fleet("");
         let count = count(&nats);
-        let publisher = publish(&address).await;
+        let (publisher, _) = publish(&address).await;
         let replica = subscribe(&address).await;
         // The server sends its description first.
         tokio::time::sleep(INTERVAL).await;
@@ -143,4 +148,39 @@ fn bytes(report: &mut Report, runtime: &Runtime) {
     #[expect(clippy::cast_precision_loss)]
     let ratio = change as f64 / whole as f64;
     report.add(what, (change, whole), ratio, Target::AtMost(MAX_BYTES));
+}
+
+/// Ends writers one after the other, each of them without a word to the others.
+fn takeover(report: &mut Report, runtime: &Runtime) {
+    let mut times = runtime.block_on(async {
+        let nats = Nats::start().await;
+        let address = nats.fleet("");
+        let replica = subscribe(&address).await;
+        let (publisher, mut writing) = publish(&address).await;
+        relayers::fill(&publisher, WORKERS);
+        publisher.update_state(|state| state.workers[0].id = 1_000_000);
+        has(&replica, 1_000_000).await;
+        let mut times = Vec::with_capacity(TAKEOVERS);
+        for takeover in 1..=TAKEOVERS {
+            let (standby, publication) = publish(&address).await;
+            relayers::fill(&standby, WORKERS);
+            // Signs of life of the writer reach it.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            writing.abort();
+            let start = Instant::now();
+            let id = 1_000_000 + takeover as u64;
+            standby.update_state(|state| state.workers[0].id = id);
+            has(&replica, id).await;
+            times.push(start.elapsed());
+            writing = publication;
+        }
+        times
+    });
+    let (p50, max) = (quantile(&mut times, 0.5), quantile(&mut times, 1.0));
+    let what = format!(
+        "end of a writer until a replica has the state of the standby, of {TAKEOVERS}, longest"
+    );
+    let shown = format!("{:.1} s (p50 {:.1} s)", max.as_secs_f64(), p50.as_secs_f64());
+    let target = format!("{} s", MAX_TAKEOVER.as_secs());
+    report.add(what, (shown, target), ratio(max, MAX_TAKEOVER), Target::AtMost(1.0));
 }
