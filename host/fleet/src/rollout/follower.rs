@@ -153,7 +153,7 @@ impl Follower {
                 }
             }
             Err(DeployError::Rejected(reason)) => followed.fail(&reason, now),
-            Err(DeployError::Unavailable(reason)) => {
+            Err(DeployError::Unavailable(reason)) if followed.target.rollout.is_some() => {
                 followed.failed_attempts += 1;
                 if followed.failed_attempts < MAX_ATTEMPTS {
                     followed.wait(&reason, now);
@@ -161,7 +161,10 @@ impl Follower {
                     followed.fail(&reason, now);
                 }
             }
-            Err(DeployError::Waiting(reason)) => followed.wait(&reason, now),
+            // A host is not ready while it cannot check the module of the fleet.
+            Err(DeployError::Unavailable(reason) | DeployError::Waiting(reason)) => {
+                followed.wait(&reason, now);
+            }
         }
         self.act(None)
     }
@@ -325,5 +328,137 @@ impl Followed {
     fn wait(&mut self, reason: &str, now: Instant) {
         let reason = truncated(reason, MAX_REASON);
         self.progress = Progress::Waiting { reason, until: now + RETRY };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, Follower, MAX_ATTEMPTS, RETRY};
+    use crate::rollout::message::MountState;
+    use crate::rollout::mounts::{
+        ActiveModule, Comparison, DeployError, Deployed, Deployment, FleetMounts,
+    };
+    use crate::rollout::plan::tests::{module, new_rollout};
+    use crate::rollout::plan::{Phase, Plan};
+    use futures_util::future::BoxFuture;
+    use std::collections::BTreeMap;
+    use std::time::{Duration, Instant};
+
+    /// A mount with this module, its runs and its failures.
+    struct Mounts(String, u64, u64);
+
+    impl FleetMounts for Mounts {
+        fn deploy(
+            &self,
+            _: Deployment,
+        ) -> BoxFuture<'static, Result<Option<Deployed>, DeployError>> {
+            unreachable!("the tests make the results")
+        }
+
+        fn active(&self, _: &str) -> Option<ActiveModule> {
+            let failures = BTreeMap::from([("it trapped".to_owned(), self.2)]);
+            Some(ActiveModule { mount: 1, digest: self.0.clone(), runs: self.1, failures })
+        }
+
+        fn failure(&self, _: &str, digest: &str) -> Option<String> {
+            (digest == module(2)).then(|| "it failed".to_owned())
+        }
+    }
+
+    /// Returns a follower of a plan with the module 1, in which the module 2 is rolled out to all
+    /// hosts, and the number of its deployment.
+    fn in_rollout(now: Instant) -> (Follower, u64) {
+        let mut plan = Plan::new();
+        plan.deploy("/", new_rollout(2)).unwrap();
+        plan.mounts[0].module = Some(module(1));
+        plan.mounts[0].rollout.phase = Phase::Stage { stage: 2, last: u64::MAX };
+        let mut follower = Follower::new("host".to_owned(), now);
+        let first = attempt(&follower.follow(1, plan), &module(1), false);
+        assert!(!follower.is_ready());
+        let mounts = Mounts(module(1), 0, 0);
+        let actions = follower.deployed("/", first, deployed(&module(1)), &mounts, now);
+        assert!(follower.is_ready());
+        (follower, attempt(&actions, &module(2), true))
+    }
+
+    fn deployed(digest: &str) -> Result<Option<Deployed>, DeployError> {
+        let digest = digest.to_owned();
+        Ok(Some(Deployed { mount: 1, digest, compared: Comparison::default() }))
+    }
+
+    /// Returns the number of the only deployment, which is of this module.
+    #[track_caller]
+    fn attempt(actions: &[Action], module: &str, is_compared: bool) -> u64 {
+        let [Action::Deploy { attempt, deployment }] = actions else { panic!("{actions:?}") };
+        assert_eq!(deployment.module.as_deref(), Some(module));
+        assert_eq!(deployment.observation.is_some(), is_compared);
+        *attempt
+    }
+
+    fn state(follower: &Follower) -> MountState {
+        follower.reports().remove(0).state
+    }
+
+    #[test]
+    fn a_module_that_is_replaced_before_it_is_seen_has_failed() {
+        let now = Instant::now();
+        let (mut follower, number) = in_rollout(now);
+        let mounts = Mounts(module(1), 1000, 0);
+        let actions = follower.deployed("/", number, deployed(&module(2)), &mounts, now);
+        assert_eq!(state(&follower), MountState::Failed { reason: "it failed".to_owned() });
+        let number = attempt(&actions, &module(1), false);
+        let actions = follower.deployed("/", number, deployed(&module(1)), &mounts, now);
+        assert_eq!(actions, [], "it is not tried again");
+        assert!(matches!(state(&follower), MountState::Failed { .. }));
+        assert!(follower.is_ready());
+    }
+
+    #[test]
+    fn runs_and_failures_before_do_not_count() {
+        let now = Instant::now();
+        let (mut follower, number) = in_rollout(now);
+        let before = Mounts(module(2), 10, 5);
+        assert_eq!(follower.deployed("/", number, deployed(&module(2)), &before, now), []);
+        let mut wake = |runs, failures, after: u64| {
+            let now = now + Duration::from_secs(after);
+            let actions = follower.wake(&Mounts(module(2), runs, failures), now);
+            (actions, state(&follower))
+        };
+        let (actions, reported) = wake(13, 5, 1);
+        let compared = Comparison::default();
+        assert_eq!(actions, []);
+        assert_eq!(reported, MountState::Active { is_new: true, runs: 3, compared });
+        let (actions, reported) = wake(14, 6, 2);
+        attempt(&actions, &module(1), false);
+        let reason = "of 4 runs, failed 1 because it trapped".to_owned();
+        assert_eq!(reported, MountState::Failed { reason });
+    }
+
+    #[test]
+    fn a_host_is_ready_without_a_module_that_it_rejects_but_not_without_its_registry() {
+        let mut plan = Plan::new();
+        plan.deploy("/", new_rollout(1)).unwrap();
+        plan.mounts[0].module = Some(module(1));
+        plan.mounts[0].rollout.phase = Phase::Completed;
+        let mounts = Mounts("of the settings".to_owned(), 0, 0);
+        for (error, is_ready) in [
+            (DeployError::Rejected as fn(String) -> DeployError, true),
+            (DeployError::Unavailable, false),
+            (DeployError::Waiting, false),
+        ] {
+            let mut now = Instant::now();
+            let mut follower = Follower::new("host".to_owned(), now);
+            let mut number = attempt(&follower.follow(1, plan.clone()), &module(1), false);
+            for _ in 0..MAX_ATTEMPTS {
+                assert!(!follower.is_ready());
+                let result = Err(error("a reason".to_owned()));
+                assert_eq!(follower.deployed("/", number, result, &mounts, now), []);
+                now += RETRY;
+                number = attempt(&follower.wake(&mounts, now), &module(1), false);
+            }
+            assert_eq!(follower.is_ready(), is_ready);
+            let reason = Some("a reason".to_owned());
+            assert_eq!(state(&follower), MountState::Deploying { reason });
+        }
     }
 }
