@@ -239,3 +239,102 @@ fn report_on<'a>(host: &'a HostReport, mount: &MountPlan) -> Option<&'a MountRep
         .iter()
         .find(|report| report.mount == mount.mount && report.rollout == mount.rollout.id)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, COUNTING, Coordinator, Event, INTERVAL, MAX_MISSING, MAX_SILENT};
+    use crate::message::VERSION;
+    use crate::rollout::message::{HostReport, MountReport, MountState};
+    use crate::rollout::mounts::Comparison;
+    use crate::rollout::plan::tests::new_rollout;
+    use crate::rollout::plan::{Phase, Plan};
+    use std::time::Instant;
+
+    /// Returns a report of a host that runs the new module.
+    fn report(host: &str) -> Event {
+        let compared = Comparison::default();
+        let state = MountState::Active { is_new: true, runs: 10, compared };
+        Event::Report(HostReport {
+            version: VERSION,
+            host: host.to_owned(),
+            plan: 1,
+            generation: None,
+            age: None,
+            mounts: vec![MountReport { mount: "/".to_owned(), rollout: 1, state }],
+        })
+    }
+
+    /// Returns a plan in the first stage, up to this host.
+    fn plan(last: &str) -> Plan {
+        let mut plan = Plan::new();
+        plan.deploy("/", new_rollout(1)).unwrap();
+        let last = plan.mounts[0].rollout.place(last);
+        plan.mounts[0].rollout.phase = Phase::Stage { stage: 0, last };
+        plan
+    }
+
+    /// Returns the phase that is stored at this interval, if one is.
+    fn stored(coordinator: &mut Coordinator, now: Instant) -> Option<Phase> {
+        let actions = coordinator.wake(now);
+        actions.into_iter().find_map(|action| match action {
+            Action::Store { plan, .. } => Some(plan.mounts[0].rollout.phase.clone()),
+            Action::Call { .. } => None,
+        })
+    }
+
+    /// Two names of hosts in the order of the first roll-out.
+    fn names() -> [&'static str; 2] {
+        let mut names = ["a", "b"];
+        names.sort_by_key(|name| plan("a").mounts[0].rollout.place(name));
+        names
+    }
+
+    #[test]
+    fn a_stage_goes_to_other_hosts_if_all_of_its_hosts_have_ended() {
+        let start = Instant::now();
+        let [first, second] = names();
+        let mut coordinator = Coordinator::new(start);
+        coordinator.handle(Event::Plan(1, plan(first)), start);
+        assert_eq!(stored(&mut coordinator, start), None);
+        coordinator.handle(report(second), start);
+        let last = plan(second).mounts[0].rollout.place(second);
+        let chosen = Some(Phase::Stage { stage: 0, last });
+        assert_eq!(stored(&mut coordinator, start + INTERVAL * COUNTING), chosen);
+    }
+
+    #[test]
+    fn a_silent_host_keeps_its_stage() {
+        let start = Instant::now();
+        let [first, second] = names();
+        let mut coordinator = Coordinator::new(start);
+        coordinator.handle(Event::Plan(1, plan(second)), start);
+        assert_eq!(stored(&mut coordinator, start), None);
+        coordinator.handle(report(first), start);
+        for interval in 1..MAX_MISSING {
+            let now = start + INTERVAL * interval;
+            coordinator.handle(report(second), now);
+            let is_silent = interval >= MAX_SILENT;
+            if is_silent {
+                assert_eq!(stored(&mut coordinator, now), None, "{interval}");
+            }
+        }
+        let now = start + INTERVAL * MAX_MISSING;
+        coordinator.handle(report(second), now);
+        let next = stored(&mut coordinator, now);
+        assert!(matches!(next, Some(Phase::Stage { stage: 1, .. })), "{next:?}");
+    }
+
+    #[test]
+    fn the_first_failure_rolls_back() {
+        let start = Instant::now();
+        let mut coordinator = Coordinator::new(start);
+        coordinator.handle(Event::Plan(1, plan("a")), start);
+        coordinator.wake(start);
+        let Event::Report(mut failed) = report("b") else { unreachable!() };
+        failed.mounts[0].state = MountState::Failed { reason: "it trapped".to_owned() };
+        let actions = coordinator.handle(Event::Report(failed), start);
+        let [Action::Store { after: 1, plan, .. }] = &actions[..] else { panic!("{actions:?}") };
+        let (host, reason) = (Some("b".to_owned()), "it trapped".to_owned());
+        assert_eq!(plan.mounts[0].rollout.phase, Phase::RolledBack { host, reason });
+    }
+}
