@@ -50,9 +50,9 @@ define_families! {
     CONFIRMED = Gauge "relayer_rest_snapshot_confirmed" [],
         "Whether the state is confirmed: 0 while the relayer does not respond";
     FLEET_EPOCH = Gauge "relayer_rest_fleet_epoch" [],
-        "Tenure of the writer of the fleet that published the state; in fleets only";
+        "Tenure of the writer of the fleet that published the state; 0 outside of fleets";
     FLEET_GENERATION = Gauge "relayer_rest_fleet_generation" [],
-        "Generation of the state in the tenure of its writer; in fleets only";
+        "Generation of the state in the tenure of its writer; 0 outside of fleets";
     SOURCE_UP = Gauge "relayer_rest_source_up" ["kind", "location"],
         "Whether a source of the state works: 0 while it does not respond, or its file is invalid";
     SOURCE_RESPONSES = Counter "relayer_rest_source_responses" ["kind", "location"],
@@ -99,10 +99,9 @@ pub(super) fn collect(
     samples.add(&GENERATION, [], snapshot.generation().number());
     samples.add_number(&CHANGED, [], seconds(snapshot.changed().time));
     samples.add(&CONFIRMED, [], snapshot.unconfirmed_since().is_none().into());
-    if let Some(generation) = snapshot.fleet_generation() {
-        samples.add(&FLEET_EPOCH, [], generation.epoch);
-        samples.add(&FLEET_GENERATION, [], generation.number);
-    }
+    let generation = snapshot.fleet_generation();
+    samples.add(&FLEET_EPOCH, [], generation.map_or(0, |generation| generation.epoch));
+    samples.add(&FLEET_GENERATION, [], generation.map_or(0, |generation| generation.number));
     for source in snapshot.sources().value() {
         let labels = [source.kind.name(), source.public_location()];
         samples.add(&SOURCE_UP, labels, source.failure.is_none().into());
