@@ -376,14 +376,13 @@ mod tests {
         let first = attempt(&follower.follow(1, plan), &module(1), false);
         assert!(!follower.is_ready());
         let mounts = Mounts(module(1), 0, 0);
-        let actions = follower.deployed("/", first, deployed(&module(1)), &mounts, now);
+        let actions = follower.deployed("/", first, Ok(Some(deployed(&module(1)))), &mounts, now);
         assert!(follower.is_ready());
         (follower, attempt(&actions, &module(2), true))
     }
 
-    fn deployed(digest: &str) -> Result<Option<Deployed>, DeployError> {
-        let digest = digest.to_owned();
-        Ok(Some(Deployed { mount: 1, digest, compared: Comparison::default() }))
+    fn deployed(digest: &str) -> Deployed {
+        Deployed { mount: 1, digest: digest.to_owned(), compared: Comparison::default() }
     }
 
     /// Returns the number of the only deployment, which is of this module.
@@ -404,10 +403,10 @@ mod tests {
         let now = Instant::now();
         let (mut follower, number) = in_rollout(now);
         let mounts = Mounts(module(1), 1000, 0);
-        let actions = follower.deployed("/", number, deployed(&module(2)), &mounts, now);
+        let actions = follower.deployed("/", number, Ok(Some(deployed(&module(2)))), &mounts, now);
         assert_eq!(state(&follower), MountState::Failed { reason: "it failed".to_owned() });
         let number = attempt(&actions, &module(1), false);
-        let actions = follower.deployed("/", number, deployed(&module(1)), &mounts, now);
+        let actions = follower.deployed("/", number, Ok(Some(deployed(&module(1)))), &mounts, now);
         assert_eq!(actions, [], "it is not tried again");
         assert!(matches!(state(&follower), MountState::Failed { .. }));
         assert!(follower.is_ready());
@@ -418,7 +417,10 @@ mod tests {
         let now = Instant::now();
         let (mut follower, number) = in_rollout(now);
         let before = Mounts(module(2), 10, 5);
-        assert_eq!(follower.deployed("/", number, deployed(&module(2)), &before, now), []);
+        assert_eq!(
+            follower.deployed("/", number, Ok(Some(deployed(&module(2)))), &before, now),
+            []
+        );
         let mut wake = |runs, failures, after: u64| {
             let now = now + Duration::from_secs(after);
             let actions = follower.wake(&Mounts(module(2), runs, failures), now);
