@@ -10,7 +10,7 @@ use super::message::{HostReport, MountReport, MountState};
 use super::plan::{MountPlan, Phase, Plan};
 
 /// The time between two requests for reports, in a fleet of up to [`HOSTS_PER_INTERVAL`] hosts.
-pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The number of hosts that report within an interval.
 const HOSTS_PER_INTERVAL: usize = 2000;
@@ -136,19 +136,14 @@ impl Coordinator {
         for mount in &plan.mounts {
             let Some(decision) = self.decision(mount, *number, asked, now) else { continue };
             match decision {
-                Decision::Next(Phase::Completed) => {
-                    if let Some(next) =
-                        next.mounts.iter_mut().find(|next| next.mount == mount.mount)
-                    {
-                        next.rollout.phase = Phase::Completed;
-                        next.module = Some(mount.rollout.new.module.clone());
-                    }
-                }
                 Decision::Next(phase) => {
-                    if let Some(next) =
-                        next.mounts.iter_mut().find(|next| next.mount == mount.mount)
-                    {
+                    let is_completed = phase == Phase::Completed;
+                    let next = next.mounts.iter_mut().find(|next| next.mount == mount.mount);
+                    if let Some(next) = next {
                         next.rollout.phase = phase;
+                        if is_completed {
+                            next.module = Some(mount.rollout.new.module.clone());
+                        }
                     }
                 }
                 Decision::RollBack { host, reason } => {
