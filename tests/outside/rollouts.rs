@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use relayer_rest_host::config::Layers;
 use relayer_rest_host::fleet::{
     FleetAddress, FleetSettings, MountState, NewRollout, Operator, Phase, Subscription,
 };
-use relayer_rest_host::module::CodeCache;
-use relayer_rest_host::reload::{FleetModules, ModuleContext, Modules};
+use relayer_rest_host::reload::FleetModules;
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component::{self, TRAP, only_for};
@@ -18,7 +16,7 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::nats::Nats;
 use relayer_rest_tests::oci_registry::OciRegistry;
 use relayer_rest_tests::program::{Ended, Program};
-use relayer_rest_tests::server::{TestServer, short};
+use relayer_rest_tests::server::{self, TestServer, short};
 use relayer_rest_tests::wait::{until, until_async};
 use tokio::task::JoinHandle;
 
@@ -57,18 +55,9 @@ impl Host {
         folder: &Folder,
         rare: &Arc<AtomicBool>,
     ) -> Self {
-        let layers = Layers::new(Some(folder.as_path().join("relayer-rest.toml")));
-        let settings = layers.read().unwrap();
-        let code_cache = Some(CodeCache::open(&folder.join("cache")).unwrap());
-        let context = ModuleContext {
-            layers,
-            relayer_dialect: None,
-            code_cache,
-            compiler: None,
-            waits: true,
-        };
         let publisher = StatePublisher::new();
-        let modules = Modules::load(context, settings, &publisher.reader()).await.unwrap();
+        let settings = folder.join("relayer-rest.toml");
+        let modules = server::modules(settings, &folder.join("cache"), &publisher.reader()).await;
         let modules = Arc::new(modules);
         let server = TestServer::builder().registry(Arc::clone(&modules.registry));
         let server = server.without_state().start().await;

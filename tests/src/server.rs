@@ -1,17 +1,19 @@
 //! A server in this process, on a free port.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use hyper::header::HeaderName;
-use relayer_rest_host::config::{ListenAddress, ListenConfig};
+use relayer_rest_host::config::{Layers, ListenAddress, ListenConfig};
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ConnectionTally;
-use relayer_rest_host::module::{Digest, Engine, GuestRequest, Limits, Module};
+use relayer_rest_host::module::{CodeCache, Digest, Engine, GuestRequest, Limits, Module};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapLimits, SwapReport};
+use relayer_rest_host::reload::{ModuleContext, Modules};
 use relayer_rest_host::state::hermes_config::HermesConfig;
-use relayer_rest_host::state::{StatePublisher, Upstream, sample};
+use relayer_rest_host::state::{StatePublisher, StateReader, Upstream, sample};
 use relayer_rest_host::{HttpLimits, Listener, LiveLimits, LiveTally, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -62,6 +64,21 @@ pub fn extension(path: &str, engine: &Engine, component: &[u8]) -> Mount {
     let name = path.rsplit('/').next().unwrap();
     let module = Module::from_bytes(engine, name, component).unwrap().named(name);
     Mount::extension(path.parse().unwrap(), module)
+}
+
+/// Loads the modules that a file of settings names, for a server with this state. Compiled code is
+/// kept in a folder.
+pub async fn modules(settings: PathBuf, code_cache: &Path, state: &StateReader) -> Modules {
+    let layers = Layers::new(Some(settings));
+    let settings = layers.read().unwrap();
+    let context = ModuleContext {
+        layers,
+        relayer_dialect: None,
+        code_cache: Some(CodeCache::open(code_cache).unwrap()),
+        compiler: None,
+        waits: true,
+    };
+    Modules::load(context, settings, state).await.unwrap()
 }
 
 /// Wraps a component for a swap.

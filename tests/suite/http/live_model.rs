@@ -10,17 +10,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::LiveLimits;
-use relayer_rest_host::config::Layers;
-use relayer_rest_host::module::CodeCache;
 use relayer_rest_host::registry::Mounts;
-use relayer_rest_host::reload::{ModuleContext, Modules, ReloadError};
+use relayer_rest_host::reload::{Modules, ReloadError};
 use relayer_rest_host::state::{Object, RelayerState, Stale, StatePublisher, Worker};
 use relayer_rest_tests::cargo::LIVE_GUEST;
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
 use relayer_rest_tests::folder::Folder;
-use relayer_rest_tests::server::TestServer;
+use relayer_rest_tests::server::{self, TestServer};
 use relayer_rest_tests::wait::within;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -266,18 +264,8 @@ impl Deployment {
         let folder = Folder::new();
         let file = folder.write("relayer-rest.toml", SETTINGS);
         folder.replace("module.wasm", module(false, 0));
-        let layers = Layers::new(Some(file.into()));
-        let settings = layers.read().unwrap();
-        let code_cache = Some(CodeCache::open(&folder.join("cache")).unwrap());
-        let context = ModuleContext {
-            layers,
-            relayer_dialect: None,
-            code_cache,
-            compiler: None,
-            waits: true,
-        };
-        let publisher = StatePublisher::new();
-        let modules = Modules::load(context, settings, &publisher.reader()).await.unwrap();
+        let state = StatePublisher::new().reader();
+        let modules = server::modules(file.into(), &folder.join("cache"), &state).await;
         let live = LiveLimits {
             min_interval: Duration::from_millis(1),
             runs_per_second: 1_000_000,
