@@ -15,6 +15,8 @@ async fn a_process_killed_during_a_swap_starts_again() {
     let control = folder.join("c.sock");
     let new = component::noted(DEFAULT_MODULE, "new");
     let module = folder.write("api.wasm", DEFAULT_MODULE);
+    // On a busy machine, a step takes longer than the default limits.
+    let config = folder.write("c.toml", "[module.limits]\ntime = '1min'\n[swap]\ntime = '30min'\n");
     let without = ["--no-code-cache"].as_slice();
     let with = [].as_slice();
     for (step, cache) in [
@@ -23,7 +25,8 @@ async fn a_process_killed_during_a_swap_starts_again() {
         (SwapStep::Probe, with),
         (SwapStep::Compare, with),
     ] {
-        let program = Program::server().args(["--module", &module]).args(cache).socket(&control);
+        let args = ["--config", &config, "--module", &module];
+        let program = Program::server().args(args).args(cache).socket(&control);
         let serving = program.clone().start().await;
         let client = serving.control_client();
         let is_there = async || {
@@ -37,7 +40,7 @@ async fn a_process_killed_during_a_swap_starts_again() {
             let note = count.to_string();
             let swap = match step {
                 SwapStep::Compile => candidate(component::noted(&new, &note)),
-                _ => any_dialect(component::noted(&component::that_takes(60_000_000), &note)),
+                _ => any_dialect(component::noted(&component::that_takes(20_000_000), &note)),
             };
             let swapping = tokio::spawn({
                 let client = client.clone();
