@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use relayer_rest_host::config::ConfigError;
 use relayer_rest_host::control::ControlError;
+#[cfg(feature = "fleet")]
+use relayer_rest_host::fleet::FleetError;
 use relayer_rest_host::module::CodeCacheError;
 use relayer_rest_host::reload::ReloadError;
 use relayer_rest_host::tokens::TokensError;
@@ -38,6 +40,16 @@ pub enum SpawnError {
     /// The control socket cannot be created.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// The settings of the fleet are invalid.
+    #[cfg(feature = "fleet")]
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// The state is to be published to a fleet, and this build cannot do that.
+    #[cfg(not(feature = "fleet"))]
+    #[error(
+        "fleet.publish-to: not available in this build; enable the feature `fleet` of relayer-rest-hermes"
+    )]
+    NoFleets,
     /// A thread or a runtime cannot be created.
     #[error("cannot start the REST API: {0}")]
     Start(io::Error),

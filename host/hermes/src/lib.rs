@@ -21,11 +21,14 @@
 //! | `builder.rs` | the settings, and the start |
 //! | `service.rs` | the server on a thread of its own: modules, state and control socket |
 //! | `channel.rs` | the API of the relayer over its channel |
+//! | `fleet.rs` | the publication of the state to a fleet, with the feature `fleet` |
 //! | `error.rs` | the reasons why the server cannot start |
 
 mod builder;
 mod channel;
 mod error;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod service;
 
 use std::error::Error;

@@ -69,8 +69,8 @@ impl Settings {
 }
 
 /// The sections and keys that have no effect inside the relayer.
-const WITHOUT_EFFECT: [&str; 6] =
-    ["listen", "log.", "relayer.", "server.watch", "telemetry.", "upstream."];
+const WITHOUT_EFFECT: [&str; 7] =
+    ["fleet.from", "listen", "log.", "relayer.", "server.watch", "telemetry.", "upstream."];
 
 /// Logs the settings that have no effect inside the relayer.
 fn warn_of_ignored(settings: &config::Settings) {
@@ -133,6 +133,16 @@ impl Service {
                 .inspect_err(|error| warn!(%error, "status, swap, rollback and reload unavailable"))
                 .ok(),
         };
+        #[cfg(feature = "fleet")]
+        {
+            let (settings, port) = (config.fleet.clone(), address.port());
+            crate::fleet::publish(settings, port, &polling, &publisher, Arc::clone(&modules))
+                .await?;
+        }
+        #[cfg(not(feature = "fleet"))]
+        if config.fleet.publish_to.is_some() {
+            return Err(SpawnError::NoFleets);
+        }
         let control = ControlServer::new(Arc::clone(&modules.registry), state.clone())
             .with_connections(server.connections())
             .with_settings({

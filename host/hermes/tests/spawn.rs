@@ -216,6 +216,56 @@ async fn settings_add_extensions_and_a_control_socket() {
     assert!(error.to_string().contains("nonsense"), "{error}");
 }
 
+#[cfg(not(feature = "fleet"))]
+#[tokio::test]
+async fn a_fleet_takes_a_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = folder.path().join("relayer-rest.toml");
+    fs::write(&settings, "[fleet]\npublish-to = 'nats://127.0.0.1:1/f'\n").unwrap();
+    let relayer = Relayer::start();
+    let error = quick().with_settings(&settings).spawn(free(), relayer.sender).unwrap_err();
+    assert!(error.to_string().contains("enable the feature `fleet`"), "{error}");
+}
+
+#[cfg(feature = "fleet")]
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn the_state_is_published_to_a_fleet() {
+    use relayer_rest_host::fleet::{FleetSettings, Subscription};
+    use relayer_rest_host::state::StatePublisher;
+
+    let folder = tempfile::tempdir().unwrap();
+    let port = free().port();
+    let mut nats = std::process::Command::new("nats-server")
+        .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
+        .arg(folder.path())
+        .spawn()
+        .unwrap();
+    let fleet = format!("nats://127.0.0.1:{port}/hermes");
+    let settings = folder.path().join("relayer-rest.toml");
+    fs::write(&settings, format!("[fleet]\npublish-to = '{fleet}'\n")).unwrap();
+    let address = free();
+    let relayer = Relayer::start();
+    let _server = quick().with_settings(&settings).spawn(address, relayer.sender.clone()).unwrap();
+    let replica = StatePublisher::new();
+    let settings = FleetSettings::default();
+    let max_stale = Duration::from_secs(3600);
+    let subscription =
+        Subscription::open(&fleet.parse().unwrap(), &settings, max_stale).await.unwrap();
+    tokio::spawn(subscription.run(replica.clone()));
+    let published = async {
+        let state = replica.reader();
+        while state.snapshot().fleet_generation().is_none() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        state.snapshot()
+    };
+    let snapshot = timeout(DEADLINE, published).await.unwrap();
+    assert_eq!(snapshot.chain_ids().value().as_ref().unwrap().len(), 1);
+    nats.kill().unwrap();
+    nats.wait().unwrap();
+}
+
 #[tokio::test]
 async fn compiled_modules_are_kept_in_the_code_cache() {
     let folder = tempfile::tempdir().unwrap();
