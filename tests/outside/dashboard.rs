@@ -1079,7 +1079,7 @@ async fn names_are_shown_as_plain_text() {
 }
 
 /// With each letter, the page changes only the elements that it shows, and these are not more
-/// with thousands of workers. `benches/performance` has the time.
+/// with thousands of workers.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn thousands_of_workers_are_shown_quickly() {
