@@ -102,7 +102,8 @@ pub(super) fn run(args: &NewArgs) -> Result<CommandOutcome, Failure> {
     let folder = folder.display();
     let mut lines = vec![format!("created {folder}; next steps:"), format!("  cd {folder}")];
     lines.extend(steps.iter().map(|step| format!("  {step}")));
-    lines.push("  relayer-rest check --dialect any .".to_owned());
+    let check = "relayer-rest check --dialect any .";
+    lines.push(format!("  {check}  # relayer-rest dev repeats these after each change"));
     print(&lines)?;
     Ok(CommandOutcome::Done)
 }
