@@ -736,6 +736,22 @@ async fn connections_of_waiting_clients_are_evicted_last() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_long_polls_are_evicted_last() {
+    let http = HttpLimits { connections: 2, ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let polling = wait_for_change(server.connect().await, "/state").await;
+    waiters(&server, 1).await;
+    let mut idle = server.connect().await;
+    idle.get("/version").await;
+    until("the response is taken", || server.connections.status().unsent == 0).await;
+    let mut new = server.connect().await;
+    assert_eq!(new.get("/version").await.status, 200);
+    idle.closed().await;
+    add_worker(&server.publisher, 1_000);
+    assert_eq!(within("the change", polling).await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_gone_does_not_wait() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
