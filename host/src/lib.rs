@@ -101,7 +101,7 @@
 //! | preflight: read it, compile it in a process of its own, and check it against the contract | `server/src/registry/preflight.rs`, `sandbox/src/compiler.rs`, `sandbox/src/code_cache.rs`, `sandbox/src/componentize.rs`, `sandbox/src/module.rs`, `sandbox/src/world.rs`, `sandbox/src/import_check.rs`, `sandbox/src/grants.rs`, `sandbox/src/cost.rs` |
 //! | probe its conformance to the dialect, by comparison with the bundled module | `conformance/src/lib.rs`, `server/src/registry/references.rs` |
 //! | compare its responses to clients' requests with those of the active module | `server/src/registry/compare.rs` |
-//! | run it on the misses of clients for a time, and compare its responses with those of the active module (shadow) | `server/src/cache/tap.rs`, `server/src/registry/shadow.rs`, `server/src/registry/shadow/options.rs`, `server/src/registry/shadow/session.rs`, `server/src/registry/shadow/tally.rs`, `server/src/registry/shadow/expected.rs`, `server/src/registry/shadow/report.rs`, `cli/src/swap/shadow.rs` |
+//! | run it on the misses of clients for a time, and compare its responses with those of the active module (shadow) | `server/src/cache/tap.rs`, `server/src/registry/shadow.rs`, `server/src/registry/shadow/options.rs`, `server/src/registry/shadow/session.rs`, `server/src/registry/shadow/tally.rs`, `server/src/registry/shadow/slowdown.rs`, `server/src/registry/shadow/expected.rs`, `server/src/registry/shadow/report.rs`, `cli/src/swap/shadow.rs` |
 //! | activate it (hot-swap) | `server/src/registry/mount.rs` |
 //! | roll back if it fails | `server/src/registry/mount.rs`, `server/src/registry/failure_policy.rs` |
 //!

@@ -436,6 +436,7 @@ async fn the_credentials_of_readers_and_deployers_write_nothing_else() {
         stages: Stages::default(),
         hold: Duration::from_secs(1),
         min_requests: 1,
+        max_slowdown: 10.try_into().unwrap(),
         expected: String::new(),
     };
     let settings = FleetSettings::default();

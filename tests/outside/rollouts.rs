@@ -158,6 +158,7 @@ impl Fleet {
             stages: "1,10%,all".parse().unwrap(),
             hold: Duration::from_secs(1),
             min_requests: MIN_REQUESTS,
+            max_slowdown: 10.try_into().unwrap(),
             expected: String::new(),
         };
         let id = self.operator.deploy(MOUNT, new).await.unwrap();
@@ -203,7 +204,8 @@ async fn a_bad_module_is_stopped_in_the_first_stage() {
     let bad = [
         ("differs", component::of_response(200, &[body], b"wrong")),
         ("traps", component::of_handler("unreachable")),
-        ("too slow", component::of_handler("(loop br 0) unreachable")),
+        ("does not end", component::of_handler("(loop br 0) unreachable")),
+        ("too slow", component::that_takes(20_000_000)),
     ];
     for (name, module) in bad {
         let (stage, phase) = fleet.roll_out(&module).await;

@@ -12,7 +12,7 @@
 //! | `GET /status` | 200, [`Status`] |
 //! | `POST /explain`, an [`ExplainRequest`] as its body | 200, [`Explanation`](crate::registry::Explanation) |
 //! | `GET /capsule?id=ID` | 200, the capsule of the request with this id; 404 if it is not recent, or if no capsules are kept |
-//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true`; for a shadow `shadow=DURATION`, `expect=TOML`, `min-requests=N`, `abort=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
+//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true`; for a shadow `shadow=DURATION`, `expect=TOML`, `min-requests=N`, `max-slowdown=N`, `abort=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
 //! | `DELETE /swap?mount=/` | 200, [`CancelledShadow`]; or 409 without a shadow in progress |
 //! | `POST /reload` | 200, [`Reloaded`], with the invalid files in `failures`; or 409 if the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |

@@ -70,7 +70,7 @@ async fn invalid_requests_get_a_clear_error() {
             "POST /swap?abort=true",
             "",
             400,
-            "expect, min-requests and abort are for a shadow; give its time, such as shadow=10min",
+            "expect, min-requests, max-slowdown and abort are for a shadow; give its time, such as shadow=10min",
         ),
         (
             "POST /swap?shadow=1s&expect=a",

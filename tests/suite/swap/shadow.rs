@@ -94,6 +94,37 @@ async fn complete_as(
     panic!("no shadow was long enough");
 }
 
+/// The processor time counts, and not the time of a busy machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_that_takes_more_processor_time_is_rejected() {
+    let new = component::that_takes(50_000_000);
+    for (max, reason) in [(2, Rejection::TooSlow), (u32::MAX, Rejection::Cancelled)] {
+        let server = Arc::new(server(&component::that_takes(1_000), &patient()).await);
+        let mount = server.registry.at("/").unwrap();
+        let shadow = Shadow { max_slowdown: Some(max.try_into().unwrap()), ..endless() };
+        let swapping = begin(&server, new.clone(), shadow).await;
+        let mut path = 0;
+        while !swapping.is_finished() {
+            server.get(&format!("/{path}")).await;
+            path += 1;
+            let compared = shadow_status(&server).map_or(0, |status| status.tally.requests);
+            // It would have ended.
+            if compared > 10 && !mount.cancel_shadow() {
+                break;
+            }
+        }
+        let report = ended(swapping).await;
+        let shadow = report.shadow.as_ref().unwrap();
+        assert!(shadow.slowdown.unwrap() > 2.0, "{shadow:?}");
+        assert!(shadow.requests >= 5 && shadow.unexpected == 0, "{shadow:?}");
+        let parts = match reason {
+            Rejection::TooSlow => ["of processor time", "raise --max-slowdown"],
+            _ => ["was ended early", "swap again"],
+        };
+        check_rejected(&report, reason, &parts);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_candidate_without_differences_is_active_after_its_shadow() {
     let old = json("{}");

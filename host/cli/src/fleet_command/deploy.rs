@@ -1,5 +1,6 @@
 //! `relayer-rest fleet deploy`: rolls out a module, and waits for the end.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,6 +39,10 @@ pub(crate) struct DeployArgs {
     /// before the next stage
     #[arg(long, value_name = "N", default_value_t = 1)]
     min_requests: u64,
+    /// Maximum processor time of the module's runs, to those of the active module on the same
+    /// requests
+    #[arg(long, value_name = "N", default_value = "10")]
+    max_slowdown: NonZeroU32,
     /// File in TOML with the changes of responses that are expected
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     expect: Option<PathBuf>,
@@ -49,7 +54,17 @@ pub(crate) struct DeployArgs {
 }
 
 pub(super) async fn run(args: &DeployArgs) -> Result<CommandOutcome, Failure> {
-    let DeployArgs { module, mount, stages, hold, min_requests, expect, detach, fleet } = args;
+    let DeployArgs {
+        module,
+        mount,
+        stages,
+        hold,
+        min_requests,
+        max_slowdown,
+        expect,
+        detach,
+        fleet,
+    } = args;
     if module.digest().is_none() {
         let message = format!(
             "{module}: it has no digest, so that hosts may pull different modules; \
@@ -63,6 +78,7 @@ pub(super) async fn run(args: &DeployArgs) -> Result<CommandOutcome, Failure> {
         stages: stages.clone(),
         hold: hold.get(),
         min_requests: *min_requests,
+        max_slowdown: *max_slowdown,
         expected: expected.map(|expected| expected.as_str().to_owned()).unwrap_or_default(),
     };
     let (operator, _) = fleet.connect().await?;

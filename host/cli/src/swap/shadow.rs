@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -41,6 +42,10 @@ pub(super) struct ShadowArgs {
     /// Reject the candidate if fewer requests are compared
     #[arg(long, value_name = "N", default_value_t = 1, requires = "shadow")]
     min_requests: u64,
+    /// Reject the candidate if its runs take more than this many times the processor time of those
+    /// of the active module, which are repeated for that
+    #[arg(long, value_name = "N", requires = "shadow")]
+    max_slowdown: Option<NonZeroU32>,
     /// End at the first response that differs in a way that is not expected
     #[arg(long, requires = "shadow")]
     abort: bool,
@@ -61,8 +66,8 @@ impl ShadowArgs {
             Some(file) => expected(file)?,
             None => ExpectedChanges::default(),
         };
-        let Self { min_requests, abort, .. } = *self;
-        let shadow = Shadow { expected, min_requests, abort, ..Shadow::new(time) };
+        let Self { min_requests, max_slowdown, abort, .. } = *self;
+        let shadow = Shadow { time, expected, min_requests, max_slowdown, abort };
         let report = self.report.clone().unwrap_or_else(|| component.with_extension("shadow.json"));
         // Not at the end of the shadow, when it is too late to choose another.
         OpenOptions::new()
@@ -183,6 +188,11 @@ pub(super) fn lines(report: &ShadowReport) -> Vec<String> {
     lines.extend(report.unseen.iter().map(|change| format!("  expected, but not seen: {change}")));
     lines.push(runs("active", &report.active));
     lines.push(runs("candidate", &report.candidate));
+    if let Some(slowdown) = report.slowdown {
+        lines.push(format!(
+            "the candidate takes {slowdown:.2} times the processor time of the active module"
+        ));
+    }
     lines
 }
 

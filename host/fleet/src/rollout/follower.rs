@@ -252,6 +252,7 @@ impl Follower {
             let observation = target.rollout.map(|_| Observation {
                 time: new.hold,
                 min_requests: new.min_requests,
+                max_slowdown: new.max_slowdown,
                 expected: new.expected.clone(),
             });
             let (mount, module) = (plan.mount.clone(), target.module.clone());

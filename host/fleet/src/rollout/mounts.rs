@@ -1,6 +1,7 @@
 //! The mounts of a host, as a follower of a fleet's plan sees them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -25,6 +26,8 @@ pub struct Observation {
     pub time: Duration,
     /// The minimum number of compared requests.
     pub min_requests: u64,
+    /// The maximum processor time of the module, to that of the active one.
+    pub max_slowdown: NonZeroU32,
     /// The changes that are expected, in TOML.
     pub expected: String,
 }

@@ -1,5 +1,6 @@
 //! The plan of a fleet: the module of each mount, and its roll-out.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,8 @@ pub struct NewRollout {
     /// The number of requests that each host compares at least, and that it runs the module for
     /// before the next stage.
     pub min_requests: u64,
+    /// The maximum processor time of the module, to that of the active one on the same requests.
+    pub max_slowdown: NonZeroU32,
     /// The changes of responses that are expected, in TOML.
     pub expected: String,
 }
@@ -369,6 +372,7 @@ pub(super) fn truncated(text: &str, max: usize) -> String {
 pub(super) mod tests {
     use super::{NewRollout, Phase, Plan, PlanError};
     use crate::message::Message;
+    use std::num::NonZeroU32;
     use std::time::Duration;
 
     pub(crate) fn module(number: u8) -> String {
@@ -381,6 +385,7 @@ pub(super) mod tests {
             stages: "1,10%,all".parse().unwrap(),
             hold: Duration::from_secs(1),
             min_requests: 1,
+            max_slowdown: NonZeroU32::MIN,
             expected: String::new(),
         }
     }

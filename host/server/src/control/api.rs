@@ -363,6 +363,7 @@ impl ControlApi {
             time,
             expected,
             min_requests,
+            max_slowdown,
             abort,
         ] = parameters(
             &request,
@@ -378,10 +379,11 @@ impl ControlApi {
                 "shadow",
                 "expect",
                 "min-requests",
+                "max-slowdown",
                 "abort",
             ],
         )?;
-        let shadow = shadow(time, expected, min_requests, abort)?;
+        let shadow = shadow(time, expected, min_requests, max_slowdown, abort)?;
         let mount = self.mount(mount)?;
         let sha256 = parsed("sha256", sha256)?;
         let dialect = parsed("dialect", dialect)?;
@@ -573,11 +575,12 @@ fn shadow(
     time: Option<String>,
     expected: Option<String>,
     min_requests: Option<String>,
+    max_slowdown: Option<String>,
     abort: Option<String>,
 ) -> Result<Option<Shadow>, ErrorResponse> {
     let Some(time) = parsed("shadow", time)? else {
-        if expected.or(min_requests).or(abort).is_some() {
-            let message = "expect, min-requests and abort are for a shadow; give its time, such as shadow=10min";
+        if expected.or(min_requests).or(max_slowdown).or(abort).is_some() {
+            let message = "expect, min-requests, max-slowdown and abort are for a shadow; give its time, such as shadow=10min";
             return Err(ErrorResponse(StatusCode::BAD_REQUEST, message.to_owned()));
         }
         return Ok(None);
@@ -586,6 +589,7 @@ fn shadow(
     Ok(Some(Shadow {
         expected: parsed("expect", expected)?.unwrap_or_default(),
         min_requests: parsed("min-requests", min_requests)?.unwrap_or(default.min_requests),
+        max_slowdown: parsed("max-slowdown", max_slowdown)?,
         abort: parsed("abort", abort)?.unwrap_or(default.abort),
         ..default
     }))

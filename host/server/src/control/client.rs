@@ -154,6 +154,8 @@ impl ControlClient {
         let time = shadow.map(|shadow| shadow.time.to_string());
         let expected = shadow.map(|shadow| shadow.expected.as_str());
         let min_requests = shadow.map(|shadow| shadow.min_requests.to_string());
+        let max_slowdown = shadow.and_then(|shadow| shadow.max_slowdown);
+        let max_slowdown = max_slowdown.map(|max| max.to_string());
         let abort = shadow.filter(|shadow| shadow.abort).map(|_| "true");
         let parameters = [
             ("mount", Some(mount)),
@@ -167,6 +169,7 @@ impl ControlClient {
             ("shadow", time.as_deref()),
             ("expect", expected),
             ("min-requests", min_requests.as_deref()),
+            ("max-slowdown", max_slowdown.as_deref()),
             ("abort", abort),
         ];
         self.send(Method::POST, "/swap", &parameters, bytes).await.map_err(|error| match error {

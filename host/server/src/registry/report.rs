@@ -85,6 +85,8 @@ pub enum Rejection {
     Conflict,
     /// The shadow has a difference that is not expected.
     Differences,
+    /// The candidate takes too much processor time, compared with the active module.
+    TooSlow,
     /// The shadow compared fewer requests than required.
     TooFewRequests,
     /// The shadow was ended by a request.

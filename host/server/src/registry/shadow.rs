@@ -10,12 +10,14 @@
 //! | `expected.rs` | the changes that an operator expects |
 //! | `session.rs` | the counters of a shadow in progress, and its early end |
 //! | `tally.rs` | compares responses, and keeps the differences |
+//! | `slowdown.rs` | compares processor times |
 //! | `report.rs` | the report |
 
 mod expected;
 mod options;
 mod report;
 mod session;
+mod slowdown;
 mod tally;
 
 use std::io;
@@ -41,6 +43,7 @@ pub use options::{Shadow, ShadowTime, ShadowTimeError};
 pub use report::{RunsReport, ShadowDifference, ShadowReport};
 pub(super) use session::{ShadowCounts, ShadowSession};
 pub use session::{ShadowStatus, ShadowTally};
+use slowdown::Slowdown;
 use tally::Tally;
 
 /// The interval in which a shadow notices that another module was activated.
@@ -72,8 +75,8 @@ pub(super) struct ShadowResult {
 enum End {
     /// Its time is over.
     Time,
-    /// The first difference that is not expected occurred.
-    Difference,
+    /// The first difference that is not expected occurred, or the candidate is too slow.
+    Violation,
     /// Another module is active.
     Replaced,
     Cancelled,
@@ -84,6 +87,8 @@ struct Comparisons {
     run: ShadowRun,
     misses: TappedRuns,
     tally: Tally,
+    /// Without a maximum, no processor times are compared.
+    slowdown: Option<Slowdown>,
     active: Runs,
     candidate: Runs,
     /// The misses that were received, of which one may not be compared yet.
@@ -118,6 +123,7 @@ impl Comparisons {
         Self {
             misses: run.service.cache.tap(run.active.module()),
             tally: Tally::new(run.options.expected.clone()),
+            slowdown: run.options.max_slowdown.map(|max| Slowdown::new(max, run.active.module())),
             run,
             active: Runs::default(),
             candidate: Runs::default(),
@@ -150,6 +156,7 @@ impl Comparisons {
             differences: self.tally.listed(),
             unlisted: self.tally.unlisted(),
             unseen: self.tally.unseen(),
+            slowdown: self.slowdown.as_ref().and_then(Slowdown::ratio),
             active: self.active.report(),
             candidate: self.candidate.report(),
         };
@@ -192,8 +199,8 @@ impl Comparisons {
             if !self.run.service.slot.is_active(&self.run.active) {
                 return End::Replaced;
             }
-            if self.run.options.abort && !self.passes() {
-                return End::Difference;
+            if self.run.options.abort && (!self.passes() || self.is_slow()) {
+                return End::Violation;
             }
         }
     }
@@ -208,7 +215,12 @@ impl Comparisons {
         }
         let ShadowRun { service, candidate, .. } = &self.run;
         let permits = service.cache.compression_permits();
-        let run = run::measured(candidate, &miss.request, &miss.snapshot, permits).await;
+        let run = match &mut self.slowdown {
+            Some(slowdown) if slowdown.measures() => {
+                slowdown.measure(candidate, &miss.request, &miss.snapshot, permits).await
+            }
+            _ => run::measured(candidate, &miss.request, &miss.snapshot, permits).await,
+        };
         let before = outcome(&miss.response);
         self.active.record(miss.time, miss.memory, before.is_err());
         self.candidate.record(run.time, run.memory, run.response.is_err());
@@ -255,6 +267,11 @@ impl Comparisons {
         self.run.session.tally().unexpected == 0
     }
 
+    /// Returns whether enough requests show already that the candidate is too slow.
+    fn is_slow(&self) -> bool {
+        self.slowdown.as_ref().is_some_and(|slowdown| slowdown.problem(true).is_some())
+    }
+
     fn set_dropped(&self) {
         let compared = self.run.session.tally().requests;
         self.run.session.set_dropped(self.misses.dropped() + self.received - compared);
@@ -271,7 +288,7 @@ impl Comparisons {
                 Rejection::Conflict,
                 "another module was activated during the shadow; swap again".to_owned(),
             ),
-            (End::Time | End::Difference, Some(first)) => {
+            (End::Time | End::Violation, Some(first)) => {
                 let request = &first.request;
                 let change = first.first.describe();
                 let message = format!(
@@ -279,14 +296,18 @@ impl Comparisons {
                 );
                 (Rejection::Differences, message)
             }
-            (End::Time | End::Difference, None) if *requests < options.min_requests => {
+            (End::Time, None) if *requests < options.min_requests => {
                 let message = format!(
                     "{requests} requests were compared, fewer than {}; choose a longer --shadow, or less --min-requests",
                     options.min_requests
                 );
                 (Rejection::TooFewRequests, message)
             }
-            (End::Time | End::Difference, None) => return None,
+            (End::Time | End::Violation, None) => {
+                let problem =
+                    self.slowdown.as_ref().and_then(|slowdown| slowdown.problem(false))?;
+                (Rejection::TooSlow, problem)
+            }
         };
         Some((reason, format!("mount {}: module {name}: {message}", service.path)))
     }

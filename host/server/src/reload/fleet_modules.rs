@@ -118,7 +118,8 @@ async fn deploy(
             | Rejection::Invalid
             | Rejection::Failures
             | Rejection::Nonconforming
-            | Rejection::Differences => DeployError::Rejected(message),
+            | Rejection::Differences
+            | Rejection::TooSlow => DeployError::Rejected(message),
         }),
         SwapOutcome::Swapped
         | SwapOutcome::DryRun
@@ -138,8 +139,9 @@ async fn deploy(
 
 /// Returns the shadow that compares a module as the plan requests.
 fn shadow(observation: Observation) -> Result<Shadow, String> {
-    let Observation { time, min_requests, expected } = observation;
+    let Observation { time, min_requests, max_slowdown, expected } = observation;
     let time = ShadowTime::try_from(time).map_err(|error| error.to_string())?;
     let expected = expected.parse().map_err(|error| format!("expected changes: {error}"))?;
-    Ok(Shadow { expected, min_requests, abort: true, ..Shadow::new(time) })
+    let max_slowdown = Some(max_slowdown);
+    Ok(Shadow { expected, min_requests, max_slowdown, abort: true, ..Shadow::new(time) })
 }

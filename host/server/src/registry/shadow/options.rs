@@ -1,6 +1,7 @@
 //! The options of a shadow.
 
 use std::fmt::{self, Display, Formatter};
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -18,7 +19,11 @@ pub struct Shadow {
     pub expected: ExpectedChanges,
     /// The minimum number of compared requests, below which the candidate is rejected.
     pub min_requests: u64,
-    /// Whether the shadow ends at the first difference that is not expected.
+    /// The maximum processor time of the candidate, to that of the active module on the same
+    /// requests. Without it, the times are not compared.
+    pub max_slowdown: Option<NonZeroU32>,
+    /// Whether the shadow ends at the first difference that is not expected, and when a few
+    /// requests show that the candidate is too slow.
     pub abort: bool,
 }
 
@@ -36,7 +41,13 @@ impl Shadow {
     /// request must be compared.
     #[must_use]
     pub fn new(time: ShadowTime) -> Self {
-        Self { time, expected: ExpectedChanges::default(), min_requests: 1, abort: false }
+        Self {
+            time,
+            expected: ExpectedChanges::default(),
+            min_requests: 1,
+            max_slowdown: None,
+            abort: false,
+        }
     }
 }
 

@@ -35,6 +35,9 @@ pub struct ShadowReport {
     pub unlisted: u64,
     /// The expected changes that did not occur.
     pub unseen: Vec<String>,
+    /// The processor time of the candidate's runs, to that of the active module's on the same
+    /// requests; none if it is not limited.
+    pub slowdown: Option<f64>,
     /// The runs of the active module, for clients.
     pub active: RunsReport,
     /// The runs of the candidate, at a lower priority.
