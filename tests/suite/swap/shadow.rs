@@ -108,7 +108,7 @@ async fn a_candidate_that_takes_more_processor_time_is_rejected() {
             server.get(&format!("/{path}")).await;
             path += 1;
             let compared = shadow_status(&server).map_or(0, |status| status.tally.requests);
-            // It would have ended.
+            // With the lower maximum, it has ended by then.
             if compared > 10 && !mount.cancel_shadow() {
                 break;
             }
