@@ -20,6 +20,7 @@ use relayer_rest_tests::relayer::{Relayer, Script, state};
 use relayer_rest_tests::wait::{DEADLINE, until, until_async, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::free_address;
@@ -204,6 +205,22 @@ async fn a_paused_writer_publishes_nothing_when_it_goes_on() {
         let response = client.get_until("/state", next).await;
         assert_eq!(epoch(&response), epoch(&new), "the paused writer stands by");
     }
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn a_publication_that_ends_leaves_no_task() {
+    let nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let writer = Writer::start(&fleet).await;
+    writer.publish(1);
+    let (reader, reading) = read(&fleet).await;
+    until("it is the writer", || number(&reader) == Some(1)).await;
+    reading.abort();
+    drop(writer);
+    until("its tasks have ended", || tasks() == before).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

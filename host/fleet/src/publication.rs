@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 use relayer_rest_common::text::for_log;
 use relayer_rest_state::{SourceKind, StatePublisher, StateReader};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 use tracing::{info, warn};
 
@@ -91,9 +92,11 @@ impl Publication {
         let alive = client.subscribe(driver.subjects.alive()).await;
         let clock = client.subscribe(driver.subjects.clock()).await;
         let (Ok(mut alive), Ok(clock)) = (alive, clock) else { return };
-        tokio::spawn(answer(client.clone(), clock, writer.clock(), active.clone()));
+        // They end with this future.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(answer(client, clock, writer.clock(), active.clone()));
         let (jetstream, subjects) = (driver.jetstream.clone(), driver.subjects.clone());
-        tokio::spawn(coordinate(jetstream, subjects, replicas, active));
+        tasks.spawn(coordinate(jetstream, subjects, replicas, active));
         loop {
             let observation = Event::Observed(observe(&state));
             driver.run(writer.handle(observation, Instant::now(), SystemTime::now())).await;
@@ -132,10 +135,6 @@ async fn answer(
     is_active: watch::Receiver<bool>,
 ) {
     while let Some(request) = requests.next().await {
-        if is_active.has_changed().is_err() {
-            // The publication has ended.
-            return;
-        }
         // NATS does not check whether the client may publish to the subject that it names.
         let reply = request.reply.filter(|reply| reply.starts_with("_INBOX."));
         let is_active = *is_active.borrow();
