@@ -144,16 +144,20 @@ async fn answer(
     }
 }
 
-/// Returns the state, and the time at which the relayer confirmed it.
+/// Returns the state, and the times at which the relayer confirmed it.
 fn observe(state: &StateReader) -> Observation {
     // A confirmation is of the state that was published before it.
-    let confirmed = state.confirmed();
+    let (confirmed, chains_confirmed) = (state.confirmed(), state.chains_confirmed());
     let snapshot = state.snapshot();
     let is_polled = |kind| matches!(kind, SourceKind::Upstream | SourceKind::Relayer);
     let is_polled = snapshot.sources().value().iter().any(|source| is_polled(source.kind));
     // Other sources publish each change at once.
-    let confirmed = if is_polled { confirmed } else { Some(Instant::now()) };
-    Observation { snapshot, confirmed }
+    let (confirmed, chains_confirmed) = if is_polled {
+        (confirmed, chains_confirmed)
+    } else {
+        (Some(Instant::now()), Some(Instant::now()))
+    };
+    Observation { snapshot, confirmed, chains_confirmed }
 }
 
 /// Waits for a future, and clears it then.
@@ -218,6 +222,7 @@ impl Driver {
                         client.publish(subjects.alive(), alive).await.ok();
                     }
                 }
+                Action::Refresh => self.publisher.request_refresh(),
                 Action::Role(epoch) => {
                     let fleet = &self.address;
                     if let Some(epoch) = epoch {

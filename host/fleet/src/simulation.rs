@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::mem::take;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -50,8 +51,9 @@ fn workers(state: u64) -> Vec<Worker> {
     (0..WORKERS).map(worker).collect()
 }
 
-/// Returns the number of the state in these parts, which must be of one state.
-fn state_of(assembler: &mut Assembler, generation: &reader::Action) -> u64 {
+/// Returns the numbers of the state and of the chains in these parts, which must be of one state
+/// each.
+fn state_of(assembler: &mut Assembler, generation: &reader::Action) -> (u64, u64) {
     let reader::Action::Install { generation, times, parts } = generation else { unreachable!() };
     let replica = assembler.assemble(*generation, *times, parts).expect("its parts are complete");
     let mut state = replica.status.expect("a state is published first");
@@ -60,10 +62,12 @@ fn state_of(assembler: &mut Assembler, generation: &reader::Action) -> u64 {
     assert_eq!(state.workers, workers(number), "torn at {number}");
     let mut listed: Vec<_> = replica.chains.into_iter().map(|(_, chain)| chain.unwrap()).collect();
     listed.sort_by(|one, other| one.id.cmp(&other.id));
-    assert_eq!(listed, chains(number), "torn at {number}");
+    let first = 4 * listed[0].max_gas.unwrap();
+    let of_chains = (first..first + 4).rfind(|number| listed == chains(*number));
+    let of_chains = of_chains.unwrap_or_else(|| panic!("torn chains at {number}"));
     let ids: Vec<ChainId> = listed.into_iter().map(|chain| chain.id).collect();
     assert_eq!(replica.chain_ids.unwrap(), ids);
-    number
+    (number, of_chains)
 }
 
 /// The stream and the servers of NATS.
@@ -126,7 +130,7 @@ enum Request {
 enum Incoming {
     Wake,
     Poll,
-    Response { state: u64, requested: Instant },
+    Response { state: u64, has_chains: bool, requested: Instant },
     NoResponse,
     Alive(Bytes),
     Stored(Stored),
@@ -151,7 +155,23 @@ struct WriterNode {
     writer: Writer,
     publisher: StatePublisher,
     confirmed: Option<Instant>,
+    chains_confirmed: Option<Instant>,
+    /// Whether the next response has the chains.
+    refreshes: bool,
     is_active: bool,
+}
+
+impl WriterNode {
+    fn new(name: String, random: fastrand::Rng, now: Instant) -> Self {
+        Self {
+            writer: Writer::new(name, MAX_UNCONFIRMED, random, now),
+            publisher: StatePublisher::new(),
+            confirmed: None,
+            chains_confirmed: None,
+            refreshes: true,
+            is_active: false,
+        }
+    }
 }
 
 struct ReaderNode {
@@ -159,6 +179,7 @@ struct ReaderNode {
     assembler: Assembler,
     generation: Option<relayer_rest_state::FleetGeneration>,
     state: Option<u64>,
+    chains: Option<u64>,
 }
 
 /// Faults of a node.
@@ -200,18 +221,14 @@ impl Simulation {
             next_wake: None,
         };
         let nodes: Vec<_> = (0..WRITERS + READERS).map(&mut node).collect();
-        let writer = |number| WriterNode {
-            writer: Writer::new(format!("writer {number}"), MAX_UNCONFIRMED, random.fork(), start),
-            publisher: StatePublisher::new(),
-            confirmed: None,
-            is_active: false,
-        };
+        let writer = |number| WriterNode::new(format!("writer {number}"), random.fork(), start);
         let writers: Vec<_> = (0..WRITERS).map(writer).collect();
         let reader = |_| ReaderNode {
             reader: Reader::new(random.fork()),
             assembler: Assembler::default(),
             generation: None,
             state: None,
+            chains: None,
         };
         let readers: Vec<_> = (0..READERS).map(reader).collect();
         let mut simulation = Self {
@@ -337,17 +354,7 @@ impl Simulation {
                 let random = self.random.fork();
                 match node.checked_sub(WRITERS) {
                     None => {
-                        self.writers[node] = WriterNode {
-                            writer: Writer::new(
-                                "again".to_owned(),
-                                MAX_UNCONFIRMED,
-                                random,
-                                self.now,
-                            ),
-                            publisher: StatePublisher::new(),
-                            confirmed: None,
-                            is_active: false,
-                        };
+                        self.writers[node] = WriterNode::new("again".to_owned(), random, self.now);
                     }
                     Some(reader) => {
                         self.readers[reader] = ReaderNode {
@@ -355,6 +362,7 @@ impl Simulation {
                             assembler: Assembler::default(),
                             generation: None,
                             state: None,
+                            chains: None,
                         };
                         self.connected(node);
                     }
@@ -398,16 +406,21 @@ impl Simulation {
                 } else {
                     // The relayer reads its state at any time until it responds.
                     let state = self.states.len() as u64 - 1;
-                    let response = Incoming::Response { state, requested };
+                    let refreshes = take(&mut self.writers[node].refreshes);
+                    let has_chains = refreshes || !self.is_faulty() || self.random.u8(..8) == 0;
+                    let response = Incoming::Response { state, has_chains, requested };
                     self.later(Duration::from_millis(300), Occurrence::Node(node, response));
                 }
                 None
             }
-            Incoming::Response { state, requested } => {
+            Incoming::Response { state, has_chains, requested } => {
                 let own = &mut self.writers[node];
                 let relayer =
                     RelayerState { chains: vec!["chain-0".into()], workers: workers(state) };
-                own.publisher.set_chains(chains(state)).unwrap();
+                if has_chains {
+                    own.publisher.set_chains(chains(state)).unwrap();
+                    own.chains_confirmed = Some(requested);
+                }
                 own.publisher.set_state(relayer);
                 own.confirmed = Some(requested);
                 self.at(POLL, Occurrence::Node(node, Incoming::Poll));
@@ -446,7 +459,8 @@ impl Simulation {
         let snapshot = own.publisher.reader().snapshot();
         // The chains and the state are two publications here.
         if snapshot.status().value().is_ok() {
-            let observation = Observation { snapshot, confirmed: own.confirmed };
+            let WriterNode { confirmed, chains_confirmed, .. } = *own;
+            let observation = Observation { snapshot, confirmed, chains_confirmed };
             actions.extend(own.writer.handle(writer::Event::Observed(observation), now, wall));
         }
         if let Some(event) = event {
@@ -473,6 +487,7 @@ impl Simulation {
                         }
                     }
                 }
+                writer::Action::Refresh => self.writers[node].refreshes = true,
                 writer::Action::Role(epoch) => self.writers[node].is_active = epoch.is_some(),
             }
         }
@@ -628,11 +643,15 @@ impl Simulation {
     fn installed(&mut self, node: usize, install: &reader::Action) {
         let own = &mut self.readers[node - WRITERS];
         let reader::Action::Install { generation, .. } = install else { unreachable!() };
-        let state = state_of(&mut own.assembler, install);
+        let (state, chains) = state_of(&mut own.assembler, install);
         assert!(own.generation.is_none_or(|before| before < *generation), "an older generation");
         assert!(own.state.is_none_or(|before| before <= state), "{state} after {:?}", own.state);
+        // The last state with these chains, and any state with them, are compared.
+        let is_older = own.chains.is_some_and(|before| before / 4 > chains / 4);
+        assert!(!is_older, "chains of {chains} after those of {:?}", own.chains);
         own.generation = Some(*generation);
         own.state = Some(state);
+        own.chains = Some(chains);
     }
 
     /// Returns the time until which the relayer had a state.
@@ -672,6 +691,9 @@ impl Simulation {
         assert_eq!(active, 1, "writers at the end");
         for (number, own) in self.readers.iter().enumerate() {
             assert_eq!(own.state, Some(newest), "reader {number} at the end");
+            let gas = chains(newest)[0].max_gas;
+            let listed = own.chains.map(|state| chains(state)[0].max_gas);
+            assert_eq!(listed, Some(gas), "reader {number} at the end");
             let age = own.reader.age(self.now);
             assert_eq!(age, Some(Age::Confirmed), "reader {number} at the end");
         }

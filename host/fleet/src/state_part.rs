@@ -47,6 +47,13 @@ pub(crate) fn workers(bucket: usize) -> PartName {
     single(&format!("{WORKERS}.{bucket:04x}"))
 }
 
+/// Returns whether a part is of the versions or chains, which a relayer is asked for less often than
+/// for its state.
+pub(crate) fn is_of_chains(name: &PartName) -> bool {
+    let kind = name.as_str().split('.').next();
+    [VERSIONS, DIALECT, CHAINS, CHAIN].map(Some).contains(&kind)
+}
+
 /// Returns the parts of a value: one, or several if it is large.
 pub(crate) fn split<T: Serialize>(name: &PartName, value: &T) -> Parts {
     let whole = Part::new(value);

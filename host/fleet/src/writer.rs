@@ -15,6 +15,7 @@ use relayer_rest_state::{FleetGeneration, Generation, Snapshot};
 use crate::cut::Cutter;
 use crate::message::{Alive, ClockReading, Commit, Index, Lease, Message, Times, VERSION};
 use crate::part::{PartDigest, PartName, Parts};
+use crate::state_part::is_of_chains;
 
 /// The time between two signs of life.
 pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -59,6 +60,8 @@ pub(crate) struct Observation {
     pub(crate) snapshot: Arc<Snapshot>,
     /// The time of the request to which the relayer responded with this state.
     pub(crate) confirmed: Option<Instant>,
+    /// The time of the first request to which the relayer responded with these versions and chains.
+    pub(crate) chains_confirmed: Option<Instant>,
 }
 
 /// The input of a writer.
@@ -97,6 +100,8 @@ pub(crate) enum Action {
     Remove { names: Vec<PartName>, until: u64 },
     /// Send a sign of life.
     Send(Bytes),
+    /// Request the versions and chains from the relayer.
+    Refresh,
     /// Another role: an epoch for a writer that has stored a generation, none for a standby and
     /// for a writer that cannot store any.
     Role(Option<u64>),
@@ -166,6 +171,8 @@ struct Active {
     next_check: Instant,
     /// The time since which the server has not answered.
     waits_since: Option<Instant>,
+    /// Whether its versions and chains differ from those of the writer before, which may be newer.
+    awaits_chains: bool,
     /// Whether its role was announced.
     is_announced: bool,
     /// The time at which the relayer confirmed the committed generation.
@@ -392,6 +399,7 @@ impl Writer {
                     next_commit: now,
                     next_check: now + CHECK_INTERVAL,
                     waits_since: None,
+                    awaits_chains: false,
                     is_announced: false,
                     confirmed: None,
                 });
@@ -456,7 +464,11 @@ impl Writer {
         match committed.and_then(|committed| committed.snapshot) {
             Some(snapshot) => snapshot != observation.snapshot.content_generation(),
             // It may be of a response that is older than the last state of the writer before.
-            None => observation.confirmed.is_some_and(|confirmed| confirmed >= active.began),
+            None => {
+                active.is_since_it_began(observation.confirmed)
+                    && (!active.awaits_chains
+                        || active.is_since_it_began(observation.chains_confirmed))
+            }
         }
     }
 
@@ -481,7 +493,16 @@ impl Writer {
         let Role::Active(active) = &mut self.role else { return };
         let content = observation.snapshot.content_generation();
         let before = active.committed.as_ref();
+        let is_first = before.is_some_and(|before| before.generation.epoch != active.epoch);
         let stored = before.map(|before| &before.parts);
+        if is_first
+            && !active.is_since_it_began(observation.chains_confirmed)
+            && stored.is_some_and(|stored| !has_chains(&parts, stored))
+        {
+            active.awaits_chains = true;
+            actions.push(Action::Refresh);
+            return;
+        }
         let next = Committed {
             generation: FleetGeneration { epoch: active.epoch, number: content.number() },
             snapshot: Some(content),
@@ -506,6 +527,11 @@ impl Writer {
 }
 
 impl Active {
+    /// Returns whether a confirmation is of a request of this tenure.
+    fn is_since_it_began(&self, confirmed: Option<Instant>) -> bool {
+        confirmed.is_some_and(|confirmed| confirmed >= self.began)
+    }
+
     /// Returns whether the server has not answered for too long.
     fn is_cut_off(&self, now: Instant) -> bool {
         self.waits_since.is_some_and(|since| now >= since + MAX_SILENCE)
@@ -520,6 +546,14 @@ impl Active {
             actions.push(Action::Role(Some(self.epoch)));
         }
     }
+}
+
+/// Returns whether the versions and chains of a snapshot are the stored ones.
+fn has_chains(parts: &Parts, stored: &BTreeMap<PartName, PartDigest>) -> bool {
+    let parts = parts.iter().map(|(name, part)| (name, part.digest));
+    let stored = stored.iter().map(|(name, digest)| (name, *digest));
+    let is_of_chains = |(name, _): &(&PartName, PartDigest)| is_of_chains(name);
+    parts.filter(is_of_chains).eq(stored.filter(is_of_chains))
 }
 
 /// Returns the messages of a generation in their order: a reader that has its commit has all of

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -73,6 +73,10 @@ struct Shared {
     /// The time of the request with which the relayer last confirmed the state, in nanoseconds
     /// since `created`; 0 if it never has.
     confirmed: AtomicU64,
+    /// The same of the versions and chains.
+    chains_confirmed: AtomicU64,
+    /// Whether the versions and chains are to be requested again.
+    needs_refresh: AtomicBool,
 }
 
 /// An error for two chains with the same identifier.
@@ -96,6 +100,8 @@ impl StatePublisher {
             changes: watch::Sender::new(()),
             created: Instant::now(),
             confirmed: AtomicU64::new(0),
+            chains_confirmed: AtomicU64::new(0),
+            needs_refresh: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -392,9 +398,24 @@ impl StatePublisher {
     /// Notes that the relayer has confirmed the published state: it has responded to a request
     /// of this time.
     pub fn confirm(&self, requested: Instant) {
-        let since = requested.saturating_duration_since(self.shared.created).as_nanos();
-        let since = u64::try_from(since).unwrap_or(u64::MAX).max(1);
-        self.shared.confirmed.fetch_max(since, Ordering::Release);
+        self.shared.confirm(&self.shared.confirmed, requested);
+    }
+
+    /// Notes that the relayer has confirmed all published versions and chains: it has responded to
+    /// requests for each of them since this time.
+    pub fn confirm_chains(&self, requested: Instant) {
+        self.shared.confirm(&self.shared.chains_confirmed, requested);
+    }
+
+    /// Asks a source that requests the versions and chains from a relayer to do so before it is time.
+    pub fn request_refresh(&self) {
+        self.shared.needs_refresh.store(true, Ordering::Release);
+    }
+
+    /// Returns whether that was asked since the last call.
+    #[must_use]
+    pub fn take_refresh(&self) -> bool {
+        self.shared.needs_refresh.swap(false, Ordering::AcqRel)
     }
 
     /// Publishes the current snapshot with a change. New values in it get the given
@@ -420,6 +441,21 @@ impl StatePublisher {
     }
 }
 
+impl Shared {
+    fn confirm(&self, confirmed: &AtomicU64, requested: Instant) {
+        let since = requested.saturating_duration_since(self.created).as_nanos();
+        let since = u64::try_from(since).unwrap_or(u64::MAX).max(1);
+        confirmed.fetch_max(since, Ordering::Release);
+    }
+
+    fn confirmation(&self, confirmed: &AtomicU64) -> Option<Instant> {
+        match confirmed.load(Ordering::Acquire) {
+            0 => None,
+            since => self.created.checked_add(Duration::from_nanos(since)),
+        }
+    }
+}
+
 impl StateReader {
     /// Returns the current snapshot.
     #[must_use]
@@ -438,10 +474,14 @@ impl StateReader {
     /// if its source does not confirm states.
     #[must_use]
     pub fn confirmed(&self) -> Option<Instant> {
-        match self.shared.confirmed.load(Ordering::Acquire) {
-            0 => None,
-            since => self.shared.created.checked_add(Duration::from_nanos(since)),
-        }
+        self.shared.confirmation(&self.shared.confirmed)
+    }
+
+    /// Returns the time of the first of the requests with which the relayer last confirmed the
+    /// versions and chains; none if their source does not confirm them.
+    #[must_use]
+    pub fn chains_confirmed(&self) -> Option<Instant> {
+        self.shared.confirmation(&self.shared.chains_confirmed)
     }
 
     /// Returns a receiver that is notified of each later publication. Publications before it

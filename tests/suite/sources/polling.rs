@@ -109,6 +109,24 @@ async fn chains_are_refreshed_when_the_relayer_returns() {
     client.get_until("/chain/ibc-0", |response| response.text().contains(r#""max_gas":7,"#)).await;
 }
 
+/// A host that begins to write to a fleet requests them, since its own may be older than those of
+/// the writer before.
+#[tokio::test]
+async fn versions_and_chains_are_refreshed_on_request() {
+    let relayer = Relayer::start(Script::of_1_13());
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
+    let state = server.publisher.reader();
+    until("all chains are confirmed", || state.chains_confirmed().is_some()).await;
+    relayer.change(|script| script.chains[0]["max_gas"] = 7.into());
+    let changed = Instant::now();
+    assert!(state.chains_confirmed() < Some(changed));
+    server.publisher.request_refresh();
+    until("they are confirmed again", || state.chains_confirmed() >= Some(changed)).await;
+    let chain = server.get("/chain/ibc-0").await;
+    assert!(chain.text().contains(r#""max_gas":7,"#), "{chain:?}");
+    assert_eq!(relayer.seen().paths["/version"], 2);
+}
+
 #[tokio::test]
 async fn a_temporarily_refused_chain_is_requested_again() {
     let relayer = Relayer::start(Script::of_0_7());

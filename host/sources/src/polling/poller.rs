@@ -49,11 +49,14 @@ pub(super) struct Poller<A> {
     is_after_state: bool,
     /// Whether the latest request was for the first list: a requested chain may follow.
     is_after_list: bool,
-    /// Whether the chains have been listed, or need not be.
+    /// Whether the chains have been listed, or need not be now.
     is_listed: bool,
     state_backoff: Backoff,
     metadata_backoff: Backoff,
     chains: ChainRefresh,
+    /// The times of the requests with the last version and list, which had a response.
+    version_requested: Option<Instant>,
+    list_requested: Option<Instant>,
     /// The connected chains of the last state, if there was one.
     connected: Option<Vec<ChainId>>,
     reports: Reports,
@@ -104,6 +107,8 @@ impl<A: RelayerApi> Poller<A> {
             state_backoff: backoff.clone(),
             metadata_backoff: backoff,
             chains: ChainRefresh::default(),
+            version_requested: None,
+            list_requested: None,
             connected: None,
             reports: Reports::new(),
             failure: None,
@@ -123,6 +128,10 @@ impl<A: RelayerApi> Poller<A> {
         loop {
             if self.chains.next_unknown().is_some() {
                 self.chains.prioritize(&self.publisher.take_requested_chains());
+            }
+            if self.publisher.take_refresh() {
+                self.version_at = Instant::now();
+                self.is_listed = !self.settings.chains;
             }
             match self.due(Instant::now()) {
                 Some(Endpoint::State) => self.poll_state().await,
@@ -203,11 +212,26 @@ impl<A: RelayerApi> Poller<A> {
             _ => self.version().await,
         };
         match result {
-            Ok(()) => self.metadata_backoff.reset(),
+            Ok(()) => {
+                self.metadata_backoff.reset();
+                self.confirm_chains();
+            }
             Err(error) => {
                 self.report_once(&error.to_string());
                 self.metadata_not_before = Instant::now() + self.metadata_backoff.next_delay();
             }
+        }
+    }
+
+    /// Confirms versions and chains, if each has been requested since the list.
+    fn confirm_chains(&self) {
+        let list = if self.settings.chains {
+            self.list_requested.filter(|_| self.chains.is_complete())
+        } else {
+            self.version_requested
+        };
+        if let (Some(version), Some(list)) = (self.version_requested, list) {
+            self.publisher.confirm_chains(version.min(list).into_std());
         }
     }
 
@@ -236,6 +260,7 @@ impl<A: RelayerApi> Poller<A> {
     }
 
     async fn version(&mut self) -> Result<(), PollError> {
+        let requested = Instant::now();
         match self.request(&Endpoint::Version, relayer_json::version).await {
             Ok((components, dialect)) => {
                 self.version_at = Instant::now() + self.settings.refresh;
@@ -248,16 +273,20 @@ impl<A: RelayerApi> Poller<A> {
                 self.report_once(&error.to_string());
             }
         }
+        self.version_requested = Some(requested);
         Ok(())
     }
 
     /// Requests the list of chains, and publishes it.
     async fn list(&mut self) -> Result<(), PollError> {
+        let requested = Instant::now();
         let Read { value: mut ids, unread } =
             self.request(&Endpoint::Chains, relayer_json::chain_ids).await?;
+        self.list_requested = Some(requested);
         self.report(&Endpoint::Chains, unread);
         self.chains_at = Instant::now() + self.settings.refresh;
-        self.is_after_list = !self.is_listed;
+        let is_urgent = !self.is_listed;
+        self.is_after_list = is_urgent;
         self.is_listed = true;
         let mut seen = HashSet::new();
         ids.retain(|id| seen.insert(id.clone()));
@@ -270,7 +299,7 @@ impl<A: RelayerApi> Poller<A> {
         listed.expect("each chain is listed once");
         let snapshot = self.publisher.reader().snapshot();
         self.chains = ChainRefresh::new(&ids, |id| {
-            matches!(snapshot.chain(id.as_str()), Some(ListedChain::Known(_)))
+            !is_urgent && matches!(snapshot.chain(id.as_str()), Some(ListedChain::Known(_)))
         });
         Ok(())
     }
