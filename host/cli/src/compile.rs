@@ -10,7 +10,7 @@ use clap::Args;
 use relayer_rest_sandbox as module;
 use relayer_rest_sandbox::Compiler;
 
-use super::{CommandOutcome, Failure};
+use super::{CommandOutcome, Failure, allocator};
 
 /// The name of the command.
 pub(super) const NAME: &str = "compile";
@@ -38,5 +38,5 @@ pub(super) fn run(args: &CompileArgs) -> Result<CommandOutcome, Failure> {
 pub(super) fn compiler() -> Compiler {
     let running = PathBuf::from(RUNNING);
     let program = if Path::new(RUNNING).exists() { None } else { env::current_exe().ok() };
-    Compiler::new(program.unwrap_or(running), vec![NAME.into()])
+    Compiler::new(program.unwrap_or(running), vec![NAME.into()]).with_env(allocator::BOUNDED)
 }

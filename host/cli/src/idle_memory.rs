@@ -1,8 +1,7 @@
 //! Returns memory to the system after load.
 //!
-//! The allocator keeps freed memory in arenas, several for each core, and the pool keeps
-//! the memory of its slots. Both make the next request faster, but after an attack they
-//! are gigabytes that nothing uses. So a thread checks the process's memory from time to
+//! The pool keeps the memory of its slots, which makes the next request faster, but after an attack it
+//! is gigabytes that nothing uses. So a thread checks the process's memory from time to
 //! time, and returns memory when there is much more than at the start, and it no longer
 //! grows. While that has no effect, because the memory is in use, it is repeated in
 //! growing intervals: memory that was freed since then is still resident.
@@ -20,8 +19,7 @@ use tracing::{debug, info, warn};
 /// The time between two checks.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The minimum growth that is worth the work, in bytes. The work takes some milliseconds,
-/// in which the allocator is locked.
+/// The minimum growth that is worth the work, in bytes.
 const MIN_GROWTH: u64 = 8 << 20;
 
 /// Decides when memory is returned, from the resident bytes at each check.
@@ -85,7 +83,6 @@ pub(super) fn watch(registry: &Arc<Registry>) {
             for mount in registry.mounts().iter() {
                 mount.release_idle_memory();
             }
-            trim_allocator();
             let after = resident();
             policy.returned(after);
             let returned = before.saturating_sub(after);
@@ -109,17 +106,6 @@ fn resident() -> u64 {
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
 }
-
-/// Returns the free pages of all arenas. Other allocators return theirs themselves.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[allow(unsafe_code, reason = "the call is one of the C library")]
-fn trim_allocator() {
-    // SAFETY: it may be called at any time, on any thread.
-    unsafe { libc::malloc_trim(0) };
-}
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn trim_allocator() {}
 
 #[cfg(test)]
 mod tests {

@@ -27,9 +27,10 @@
 //! | `access_log.rs`, `access_log/` | the access log |
 //! | `otlp.rs`, `otlp/` | traces and metrics for an OpenTelemetry collector |
 //! | `progress.rs` | the progress of long steps |
-//! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
+//! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `allocator.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
 
 mod access_log;
+mod allocator;
 mod capsule;
 mod capsules;
 mod check;

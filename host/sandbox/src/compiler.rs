@@ -31,6 +31,7 @@ const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(1);
 pub struct Compiler {
     program: PathBuf,
     args: Vec<OsString>,
+    env: Option<(&'static str, &'static str)>,
 }
 
 /// A compiler process, which is killed when this is dropped.
@@ -44,7 +45,13 @@ impl Compiler {
     /// the thread which starts it.
     #[must_use]
     pub fn new(program: PathBuf, args: Vec<OsString>) -> Self {
-        Self { program, args }
+        Self { program, args, env: None }
+    }
+
+    /// Adds a variable to the environment of the command, such as one that its allocator reads.
+    #[must_use]
+    pub fn with_env(self, variable: (&'static str, &'static str)) -> Self {
+        Self { env: Some(variable), ..self }
     }
 
     /// Compiles an input in at max this much memory, for memories that reserve this
@@ -95,6 +102,7 @@ impl Compiler {
             // A backtrace of a process without memory needs memory, and never ends.
             .env_remove("RUST_BACKTRACE")
             .env_remove("RUST_LIB_BACKTRACE")
+            .envs(self.env)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
