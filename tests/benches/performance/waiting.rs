@@ -2,7 +2,8 @@
 //! 10,000 streams has a change, runs of modules, hits next to 10,000 streams, and the size of
 //! patches.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
@@ -216,10 +217,55 @@ fn latency(report: &mut Report, runtime: &Runtime, count: usize) {
         streams.wait(count * (turn + 1));
         times.push(start.elapsed());
     }
-    let (p50, p99) = (quantile(&mut times, 0.5), quantile(&mut times, 0.99));
+    drop(streams);
+    let mut bare = bare_writes(count, size);
+    let [(p50, p99), (bare_p50, bare_p99)] =
+        [&mut times, &mut bare].map(|times| (quantile(times, 0.5), quantile(times, 0.99)));
     let what = format!("change of {size} bytes, to the last of {count} streams, p99");
-    let shown = format!("{} (p50 {})", micros(p99), micros(p50));
-    report.add(what, (shown, micros(MAX_TIME)), ratio(p99, MAX_TIME), Target::AtMost(1.0));
+    let shown = |p99, p50| format!("{} (p50 {})", micros(p99), micros(p50));
+    let measured = shown(p99, p50);
+    report.add(what, (measured, micros(MAX_TIME)), ratio(p99, MAX_TIME), Target::AtMost(1.0));
+    let what = format!("the same, to writes of two threads to {count} bare sockets, p50");
+    report.add(what, (micros(p50), micros(bare_p50)), ratio(p50, bare_p50), Target::None);
+    println!("bare sockets: {}", shown(bare_p99, bare_p50));
+}
+
+/// Measures the time until the same clients have read an event of this size that two threads
+/// write to their sockets.
+fn bare_writes(count: usize, size: usize) -> Vec<Duration> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let event = format!("{}\n\n\r\n", "x".repeat(size));
+    let accepting = thread::spawn({
+        let first = format!("HTTP/1.1 200 OK\r\n\r\n{event}");
+        move || {
+            let accepted = (0..count).map(|_| {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.set_nodelay(true).unwrap();
+                stream.write_all(first.as_bytes()).unwrap();
+                stream
+            });
+            accepted.collect::<Vec<_>>()
+        }
+    });
+    let streams = Streams::open(address, vec![String::new(); count]);
+    let mut accepted = accepting.join().unwrap();
+    let mut times = Vec::with_capacity(CHANGES);
+    for turn in 1..=CHANGES {
+        thread::sleep(LiveLimits::default().min_interval * 2);
+        let start = Instant::now();
+        thread::scope(|scope| {
+            for half in accepted.chunks_mut(count.div_ceil(2)) {
+                let event = event.as_bytes();
+                scope.spawn(move || {
+                    half.iter_mut().for_each(|stream| stream.write_all(event).unwrap());
+                });
+            }
+        });
+        streams.wait(count * (turn + 1));
+        times.push(start.elapsed());
+    }
+    times
 }
 
 fn runs(report: &mut Report, runtime: &Runtime, count: usize) {
