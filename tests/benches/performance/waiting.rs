@@ -2,7 +2,7 @@
 //! 10,000 streams has a change, runs of modules, hits next to 10,000 streams, and the size of
 //! patches.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -242,6 +242,8 @@ fn bare_writes(count: usize, size: usize) -> Vec<Duration> {
             let accepted = (0..count).map(|_| {
                 let (mut stream, _) = listener.accept().unwrap();
                 stream.set_nodelay(true).unwrap();
+                // Its end would reset the connection if the request were not read.
+                BufReader::new(&stream).lines().find(|line| line.as_ref().unwrap().is_empty());
                 stream.write_all(first.as_bytes()).unwrap();
                 stream
             });
