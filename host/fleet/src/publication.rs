@@ -222,7 +222,10 @@ impl Driver {
                         client.publish(subjects.alive(), alive).await.ok();
                     }
                 }
-                Action::Refresh => self.publisher.request_refresh(),
+                Action::Refresh => {
+                    info!(fleet = %self.address, "versions or chains differ from those of the fleet; requesting them from the relayer before the first publication");
+                    self.publisher.request_refresh();
+                }
                 Action::Role(epoch) => {
                     let fleet = &self.address;
                     if let Some(epoch) = epoch {

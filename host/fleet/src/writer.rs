@@ -30,6 +30,10 @@ const SILENCE_JITTER: Duration = Duration::from_millis(500);
 /// The minimum time between two commits: publications within it are one.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The time that a writer waits for the versions and chains of its relayer, if those that it has may
+/// be older than the stored ones. Then it publishes what the relayer responds to.
+const MAX_WAIT_FOR_CHAINS: Duration = Duration::from_mins(1);
+
 /// The interval in which the stream is compared with the parts of this writer: messages of a
 /// connection that was lost may arrive later.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -171,8 +175,9 @@ struct Active {
     next_check: Instant,
     /// The time since which the server has not answered.
     waits_since: Option<Instant>,
-    /// Whether its versions and chains differ from those of the writer before, which may be newer.
-    awaits_chains: bool,
+    /// The time until which it waits for versions and chains, because those that it has differ from
+    /// those of the writer before, which may be newer.
+    awaits_chains: Option<Instant>,
     /// Whether its role was announced.
     is_announced: bool,
     /// The time at which the relayer confirmed the committed generation.
@@ -221,7 +226,8 @@ impl Writer {
             Role::Reading(None) | Role::Claiming(_) => self.next_alive + ALIVE_INTERVAL,
             Role::Reading(Some(_)) => self.next_alive,
             Role::Active(active) => {
-                let is_due = active.pending.is_none() && self.has_news(active);
+                // The end of a wait is noticed at the next sign of life.
+                let is_due = active.pending.is_none() && self.has_news(active, active.next_commit);
                 if is_due { self.next_alive.min(active.next_commit) } else { self.next_alive }
             }
         }
@@ -399,7 +405,7 @@ impl Writer {
                     next_commit: now,
                     next_check: now + CHECK_INTERVAL,
                     waits_since: None,
-                    awaits_chains: false,
+                    awaits_chains: None,
                     is_announced: false,
                     confirmed: None,
                 });
@@ -457,7 +463,7 @@ impl Writer {
     }
 
     /// Returns whether the snapshot may differ from the committed one.
-    fn has_news(&self, active: &Active) -> bool {
+    fn has_news(&self, active: &Active, now: Instant) -> bool {
         let Some(observation) = &self.observation else { return false };
         let committed =
             active.committed.as_ref().filter(|own| own.generation.epoch == active.epoch);
@@ -466,7 +472,7 @@ impl Writer {
             // It may be of a response that is older than the last state of the writer before.
             None => {
                 active.is_since_it_began(observation.confirmed)
-                    && (!active.awaits_chains
+                    && (active.awaits_chains.is_none_or(|until| now >= until)
                         || active.is_since_it_began(observation.chains_confirmed))
             }
         }
@@ -487,19 +493,22 @@ impl Writer {
     /// Stores the newest snapshot, if it is time.
     fn commit(&mut self, now: Instant, wall: SystemTime, actions: &mut Vec<Action>) {
         let Role::Active(active) = &self.role else { return };
-        let is_due = active.pending.is_none() && active.next_commit <= now && self.has_news(active);
+        let is_due =
+            active.pending.is_none() && active.next_commit <= now && self.has_news(active, now);
         let (true, Some(observation)) = (is_due, &self.observation) else { return };
         let parts = self.cutter.cut(&observation.snapshot);
         let Role::Active(active) = &mut self.role else { return };
         let content = observation.snapshot.content_generation();
         let before = active.committed.as_ref();
-        let is_first = before.is_some_and(|before| before.generation.epoch != active.epoch);
+        let is_first = before.is_none_or(|before| before.generation.epoch != active.epoch);
         let stored = before.map(|before| &before.parts);
         if is_first
+            && active.awaits_chains.is_none()
             && !active.is_since_it_began(observation.chains_confirmed)
-            && stored.is_some_and(|stored| !has_chains(&parts, stored))
+            // A stream that was lost had other ones.
+            && stored.map_or(self.has_waited, |stored| !has_chains(&parts, stored))
         {
-            active.awaits_chains = true;
+            active.awaits_chains = Some(now + MAX_WAIT_FOR_CHAINS);
             actions.push(Action::Refresh);
             return;
         }

@@ -44,6 +44,11 @@ impl ChainRefresh {
         self.unknown.is_empty() && self.known.is_empty()
     }
 
+    /// Returns the chains whose responses could not be used.
+    pub(super) fn unread(&self) -> impl Iterator<Item = &ChainId> {
+        self.retries.iter().map(|retry| &retry.id)
+    }
+
     /// Moves unknown chains that clients request to the front.
     pub(super) fn prioritize(&mut self, requested: &VecDeque<ChainId>) {
         if requested.is_empty() {

@@ -54,7 +54,7 @@ pub(super) struct Poller<A> {
     state_backoff: Backoff,
     metadata_backoff: Backoff,
     chains: ChainRefresh,
-    /// The times of the requests with the last version and list, which had a response.
+    /// The times of the requests whose responses have the published version and list.
     version_requested: Option<Instant>,
     list_requested: Option<Instant>,
     /// The connected chains of the last state, if there was one.
@@ -212,21 +212,24 @@ impl<A: RelayerApi> Poller<A> {
             _ => self.version().await,
         };
         match result {
-            Ok(()) => {
-                self.metadata_backoff.reset();
-                self.confirm_chains();
-            }
+            Ok(()) => self.metadata_backoff.reset(),
             Err(error) => {
                 self.report_once(&error.to_string());
                 self.metadata_not_before = Instant::now() + self.metadata_backoff.next_delay();
             }
         }
+        self.confirm_chains();
     }
 
-    /// Confirms versions and chains, if each has been requested since the list.
+    /// Confirms versions and chains, if each published one has been read since the list.
     fn confirm_chains(&self) {
         let list = if self.settings.chains {
-            self.list_requested.filter(|_| self.chains.is_complete())
+            let snapshot = self.publisher.reader().snapshot();
+            let is_known = |id: &ChainId| {
+                snapshot.chain(id.as_str()).is_some_and(|chain| chain.config().is_ok())
+            };
+            let is_read = self.chains.is_complete() && !self.chains.unread().any(is_known);
+            self.list_requested.filter(|_| is_read)
         } else {
             self.version_requested
         };
@@ -266,6 +269,7 @@ impl<A: RelayerApi> Poller<A> {
                 self.version_at = Instant::now() + self.settings.refresh;
                 self.publisher.set_dialect(dialect);
                 self.publisher.set_components(components);
+                self.version_requested = Some(requested);
             }
             Err(error) if error.is_unreachable() => return Err(error),
             Err(error) => {
@@ -273,7 +277,6 @@ impl<A: RelayerApi> Poller<A> {
                 self.report_once(&error.to_string());
             }
         }
-        self.version_requested = Some(requested);
         Ok(())
     }
 
