@@ -9,6 +9,9 @@ use relayer_rest_host::{HttpLimits, LiveLimits};
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::relayer;
 use relayer_rest_tests::server::{TestServer, any_dialect};
 use relayer_rest_tests::wait::{until, within};
 use serde_json::{Value, json};
@@ -65,8 +68,9 @@ async fn a_request_waits_until_its_response_differs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_gets_304_when_the_time_is_over() {
-    // A waiting client is not idle.
-    let http = HttpLimits { idle: Duration::from_secs(1), ..HttpLimits::default() };
+    // A waiting client is neither idle nor stalled.
+    let second = Duration::from_secs(1);
+    let http = HttpLimits { idle: second, stalled: second, ..HttpLimits::default() };
     let server = TestServer::builder().http(http).start().await;
     let mut client = server.connect().await;
     let etag = client.get("/state").await.header("etag").to_owned();
@@ -376,10 +380,11 @@ async fn a_stream_tells_that_its_state_is_stale() {
     assert_eq!(server.live.status().runs, 0);
 }
 
-/// Streams do not count as idle either.
+/// Streams do not count as idle or stalled either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_outlives_the_limit_of_idle_connections() {
-    let http = HttpLimits { idle: Duration::from_secs(1), ..HttpLimits::default() };
+    let second = Duration::from_secs(1);
+    let http = HttpLimits { idle: second, stalled: second, ..HttpLimits::default() };
     let server = TestServer::builder().http(http).start().await;
     let mut client = server.connect().await;
     let mut events = Events::open(&mut client, "/state", &[]).await;
@@ -580,6 +585,55 @@ async fn clients_get_responses_of_their_own_when_a_module_begins_to_tell_them_ap
         assert_eq!(events.next().await.unwrap().data, (number + 1).to_string());
     }
     until("each has its own", || server.live.status().entries == 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_share_an_entry_if_they_have_the_headers_that_the_module_read() {
+    let module = component::that_returns("X-A");
+    let server = TestServer::builder().component(&module).start().await;
+    let requests = [
+        (&[("x-a", "one")][..], 1),
+        (&[("x-a", "one"), ("x-b", "one")], 1),
+        (&[("x-a", "two"), ("x-b", "one")], 2),
+        (&[("x-b", "two")], 3),
+    ];
+    for ((headers, entries), count) in requests.into_iter().zip(1..) {
+        let mut client = server.connect().await;
+        let etag = client.request_with("GET", "/x", headers).await.header("etag").to_owned();
+        tokio::spawn(async move {
+            let headers = [headers, &[("if-none-match", &*etag), WAIT]].concat();
+            client.request_with("GET", "/x", &headers).await
+        });
+        waiters(&server, count).await;
+        assert_eq!(server.live.status().entries, entries, "{headers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_metrics_count_clients_that_wait() {
+    let files = Folder::new();
+    let state = |clients| relayer::state(&["ibc-0"], clients, true).to_string();
+    let file = files.write("state.json", state(1));
+    let config = files.write("config.toml", include_str!("../../fixtures/hermes-0.7.toml"));
+    let sources = ["--relayer-config", &config, "--state", &file];
+    let serving = Program::server().args(sources).start().await;
+    let mut clients = [serving.connect().await, serving.connect().await];
+    let [one, other] = &mut clients;
+    let mut streams =
+        [Events::open(one, "/state", &[]).await, Events::open(other, "/state", &[]).await];
+    for events in &mut streams {
+        events.next().await.unwrap();
+    }
+    files.replace("state.json", state(2));
+    for events in &mut streams {
+        assert_eq!(events.next().await.unwrap().name, "change");
+    }
+    let metrics = serving.control_client().metrics().await.unwrap();
+    for sample in ["waiters 2", "entries 1", "runs_total 1", "wakeups_total 2", "refused_total 0"] {
+        let sample = format!("\nrelayer_rest_live_{sample}\n");
+        assert!(metrics.contains(&sample), "{sample}: {metrics}");
+    }
+    assert!(metrics.contains("\nrelayer_rest_live_runs_without_change_total 0\n"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

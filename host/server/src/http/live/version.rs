@@ -116,3 +116,31 @@ impl Body {
         Some(cell.get_or_init(counted).await.as_ref()?.0.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use relayer_rest_state::{Object, Worker};
+
+    use super::super::LiveTally;
+    use super::super::content::Content;
+    use super::super::fixture::Fixture;
+    use super::Body;
+
+    #[tokio::test]
+    async fn a_patch_is_made_once_for_all_clients() {
+        let fixture = Fixture::new();
+        let content = async || Content::Response(fixture.answer().await.outcome.unwrap());
+        let worker =
+            |id| Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None };
+        fixture.publisher.update_state(|state| state.workers.extend((0..100).map(worker)));
+        let before = content().await;
+        fixture.publisher.update_state(|state| state.workers.push(worker(100)));
+        let counted = LiveTally::default().count(0, u64::MAX);
+        let body = Body::new(2, content().await, vec![(1, before)], counted);
+        let (one, other) = tokio::join!(body.patch_from(1), body.patch_from(1));
+        let later = body.patch_from(1).await;
+        let [one, other, later] = [one, other, later].map(|event| event.unwrap().text().as_ptr());
+        assert_eq!((other, later), (one, one));
+        assert!(body.patch_from(0).await.is_none(), "of a version that is not known any more");
+    }
+}
