@@ -12,6 +12,7 @@ use relayer_rest_host::fleet::{
 use relayer_rest_host::state::{Object, RelayerState, StatePublisher, StateReader, Worker};
 use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::client::{Client, Response};
+use relayer_rest_tests::events::Events;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::namespace::Namespace;
 use relayer_rest_tests::nats::Nats;
@@ -19,7 +20,7 @@ use relayer_rest_tests::program::{Program, Serving, Spawned};
 use relayer_rest_tests::relayer::{Relayer, Script, state};
 use relayer_rest_tests::wait::{DEADLINE, until, until_async, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -52,6 +53,12 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.publication.abort();
     }
+}
+
+/// Returns the number of rounds in which NATS is killed and paused by turns: `FLEET_ROUNDS` tries
+/// more.
+fn rounds() -> u32 {
+    std::env::var("FLEET_ROUNDS").map_or(40, |rounds| rounds.parse().unwrap())
 }
 
 /// Returns a state with a number, in which half of the workers differ from the state before.
@@ -141,6 +148,77 @@ async fn all_hosts_have_the_same_responses() {
     let behind = get(readers[0].address(), "/state", &future).await;
     assert_eq!((behind.status.as_u16(), &*behind.error_name()), (503, "Behind"));
     assert_eq!(behind.header("retry-after"), "1");
+
+    // A client goes on at another host with the tag that it has.
+    let known = get(readers[0].address(), "/state", &[]).await;
+    let etag = known.header("etag").to_owned();
+    let mut client = readers[1].connect().await;
+    let mut events = Events::open(&mut client, "/state", &[("last-event-id", &etag)]).await;
+    let mut waiting = readers[1].connect().await;
+    let waiting = tokio::spawn(async move {
+        let headers = [("if-none-match", &*etag), ("prefer", "wait=300")];
+        waiting.request_with("GET", "/state", &headers).await
+    });
+    let control = readers[1].control_client();
+    let waiters =
+        async || control.status().await.unwrap().connections.map_or(0, |all| all.live.waiters);
+    until_async("both clients wait", async || waiters().await == 2).await;
+    relayer.change(|script| script.state = state(&["ibc-0", "ibc-1"], 30, false));
+    let response = within("the change", waiting).await.unwrap();
+    assert!(response.status == 200 && response.body != known.body, "{response:?}");
+    let event = loop {
+        let event = events.next().await.unwrap();
+        if event.name == "change" {
+            break event;
+        }
+    };
+    assert_eq!(event.id.as_deref(), Some(response.header("etag")));
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn a_state_that_no_writer_confirms_expires() {
+    let nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let writer = Writer::start(&fleet).await;
+    writer.publish(1);
+    let args = ["--from", &fleet.to_string(), "--max-stale", "5s"];
+    let reader = Program::server().args(args).start().await;
+    let mut client = reader.connect().await;
+    client.get_until("/state", |response| response.status == 200).await;
+    drop(writer);
+    let expired = client.get_until("/state", |response| response.status == 503).await;
+    assert!(expired.text().contains("the fleet has not confirmed the state for 5s"), "{expired:?}");
+    let writer = Writer::start(&fleet).await;
+    writer.publish(2);
+    client.get_until("/state", |response| response.status == 200).await;
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn messages_that_cannot_be_read_change_nothing() {
+    let nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let writer = Writer::start(&fleet).await;
+    writer.publish(1);
+    let mut reader = serve(&fleet).await;
+    let before = get(reader.address(), "/state", &[]).await;
+    let mut other = TcpStream::connect(nats.address()).await.unwrap();
+    other.write_all(b"CONNECT {\"verbose\":false}\r\n").await.unwrap();
+    for (subject, problem) in [
+        ("new.part.state", "the part state "),
+        ("new.commit", "the commit: "),
+        ("new.other", "relayer.fleet.new.other is unknown"),
+        ("alive", "the sign of life of the writer: "),
+    ] {
+        let message = format!("PUB relayer.fleet.{subject} 4\r\njunk\r\n");
+        other.write_all(message.as_bytes()).await.unwrap();
+        reader.logged(problem).await;
+        assert_eq!(get(reader.address(), "/state", &[]).await.body, before.body, "{subject}");
+    }
+    writer.publish(2);
+    let is_next = |response: &Response| response.status == 200 && response.body != before.body;
+    reader.connect().await.get_until("/state", is_next).await;
 }
 
 #[tokio::test]
@@ -242,7 +320,7 @@ async fn readers_serve_while_nats_is_killed_and_go_on_when_it_is_back() {
         }
     };
     let mut state = 0;
-    for round in 0..20 {
+    for round in 0..rounds() {
         for _ in 0..5 {
             state += 1;
             writer.publish(state);

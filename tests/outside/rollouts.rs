@@ -325,4 +325,12 @@ async fn an_operator_deploys_pauses_and_rolls_back() {
         !failed.is_empty() && failed.iter().all(|reason| reason.contains("differ")),
         "{hosts:?}"
     );
+
+    // Unless its differences are declared.
+    let changes =
+        "[[change]]\nroute = '*'\nkind = 'status'\n[[change]]\nroute = '*'\nkind = 'body'\n";
+    let changes = fleet.folder.write("changes.toml", changes);
+    let options = ["--min-requests", "0", "--expect", &changes];
+    let declared = run(&[&["deploy", &differs], &deploy[2..], &options].concat()).await;
+    assert!(declared.stdout.ends_with("\ncompleted\n"), "{declared:?}");
 }

@@ -118,3 +118,75 @@ impl Assembly<'_> {
         parts.keys().filter(is_first).map(|name| self.value(name)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use relayer_rest_state::{
+        ChainConfig, ChainKind, Component, FleetGeneration, MetricFamily, MetricKind, Object,
+        RelayerDialect, RelayerState, Sample, StatePublisher, Worker,
+    };
+
+    use super::Assembler;
+    use crate::cut::Cutter;
+    use crate::message::Times;
+
+    fn family(name: &str, value: f64) -> MetricFamily {
+        let sample = |chain: &str| Sample {
+            name: name.into(),
+            labels: vec![("chain".into(), chain.into())],
+            value,
+            since: SystemTime::UNIX_EPOCH,
+        };
+        MetricFamily {
+            name: name.into(),
+            kind: MetricKind::Gauge,
+            help: "A metric".to_owned(),
+            samples: ["a", "b"].map(sample).into(),
+        }
+    }
+
+    #[test]
+    fn a_state_is_the_same_from_its_parts() {
+        let writer = StatePublisher::new();
+        let version = Component { name: "ibc-relayer".to_owned(), version: "1.13.1".to_owned() };
+        writer.set_components(vec![version]);
+        writer.set_dialect(RelayerDialect::V1_13);
+        let chains = ["a", "b"].map(|id| ChainConfig::new(id, ChainKind::CosmosSdk));
+        writer.set_chains(chains.into()).unwrap();
+        let object = Object::Wallet { chain_id: "a".into() };
+        let workers = (0..100).map(|id| Worker { id, object: object.clone(), data: None });
+        writer.set_state(RelayerState { chains: vec!["a".into()], workers: workers.collect() });
+        let scraped = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let families = vec![family("backlog_size", 3.0), family("wallet_balance", f64::INFINITY)];
+        writer.set_telemetry(families, scraped);
+        let cut = writer.reader().snapshot();
+
+        let parts = Cutter::default().cut(&cut);
+        let times = Times { changed: scraped, scraped: Some(scraped), confirmed: scraped };
+        let generation = FleetGeneration { epoch: 1, number: 1 };
+        let replica = Assembler::default().assemble(generation, times, &parts).unwrap();
+        let reader = StatePublisher::new();
+        reader.replicate(replica, None).unwrap();
+        let assembled = reader.reader().snapshot();
+        assert_eq!(assembled.components().value(), cut.components().value());
+        assert_eq!(assembled.dialect().value(), cut.dialect().value());
+        assert_eq!(assembled.chain_ids().value(), cut.chain_ids().value());
+        for id in ["a", "b"] {
+            let config = |chain: Option<_>| format!("{chain:?}");
+            let [one, other] = [&assembled, &cut].map(|snapshot| {
+                snapshot.chain(id).map(|chain| chain.config().map(|config| config.value().clone()))
+            });
+            assert_eq!(config(one), config(other));
+        }
+        assert_eq!(assembled.status().value(), cut.status().value());
+        assert_eq!(assembled.telemetry().names().value(), cut.telemetry().names().value());
+        for name in ["backlog_size", "wallet_balance"] {
+            let [one, other] = [&assembled, &cut]
+                .map(|snapshot| snapshot.telemetry().family(name).unwrap().value().clone());
+            assert_eq!(one, other);
+        }
+        assert_eq!(assembled.telemetry().scraped(), Some(scraped));
+    }
+}
