@@ -30,8 +30,8 @@ const SILENCE_JITTER: Duration = Duration::from_millis(500);
 /// The minimum time between two commits: publications within it are one.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The time that a writer waits for the versions and chains of its relayer, if those that it has may
-/// be older than the stored ones. Then it publishes what the relayer responds to.
+/// The time that a writer waits for the versions and chains of its relayer, if its own may be older
+/// than the stored ones. Then it publishes its own.
 const MAX_WAIT_FOR_CHAINS: Duration = Duration::from_mins(1);
 
 /// The interval in which the stream is compared with the parts of this writer: messages of a
@@ -175,7 +175,7 @@ struct Active {
     next_check: Instant,
     /// The time since which the server has not answered.
     waits_since: Option<Instant>,
-    /// The time until which it waits for versions and chains, because those that it has differ from
+    /// The time until which it waits for versions and chains, because its own differ from
     /// those of the writer before, which may be newer.
     awaits_chains: Option<Instant>,
     /// Whether its role was announced.
