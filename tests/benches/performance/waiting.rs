@@ -260,7 +260,9 @@ fn bare_writes(count: usize, size: usize) -> Vec<Duration> {
             for half in accepted.chunks_mut(count.div_ceil(2)) {
                 let event = event.as_bytes();
                 scope.spawn(move || {
-                    half.iter_mut().for_each(|stream| stream.write_all(event).unwrap());
+                    for stream in half {
+                        stream.write_all(event).unwrap();
+                    }
                 });
             }
         });
