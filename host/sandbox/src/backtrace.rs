@@ -75,10 +75,15 @@ fn functions(frame: &FrameInfo, sources: &SourceMap) -> Vec<Function> {
         .collect();
     if functions.is_empty() {
         let name = frame.func_name().map(name);
-        let is_std = name.iter().any(|name| STD.iter().any(|prefix| name.starts_with(prefix)));
+        let is_std = name.as_deref().is_some_and(is_std);
         functions.push(Function { name, number, is_std });
     }
     functions
+}
+
+/// Returns whether a function is one of Rust's own.
+fn is_std(name: &str) -> bool {
+    STD.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Returns a function's name in the source.
@@ -98,7 +103,21 @@ fn end_of_path(path: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_NAME, end_of_path};
+    use super::{MAX_NAME, end_of_path, is_std, name};
+
+    #[test]
+    fn names_are_demangled() {
+        for (mangled, expected, of_rust) in [
+            ("_ZN7my_tool5count17h0123456789abcdefE", "my_tool::count", false),
+            ("_ZN4core9panicking5panic17h0123456789abcdefE", "core::panicking::panic", true),
+            ("_RNvC7my_tool5count", "my_tool::count", false),
+            ("__rust_alloc", "__rust_alloc", true),
+            ("handle", "handle", false),
+        ] {
+            let name = name(mangled);
+            assert_eq!((&*name, is_std(&name)), (expected, of_rust));
+        }
+    }
 
     #[test]
     fn a_long_path_keeps_its_file() {

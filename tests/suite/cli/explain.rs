@@ -96,6 +96,19 @@ async fn headers_and_the_query_are_shown_with_their_values() {
 }
 
 #[tokio::test]
+async fn the_headers_by_which_a_response_varies_are_shown() {
+    let folder = Folder::new();
+    let module = folder.write("header.wasm", component::that_returns("X-A"));
+    let serving = Program::server().args(["--module", &module, "--dialect", "any"]).start().await;
+    let request = ["/x", "-H", "x-a: one", "-H", "x-b: two"];
+    let explanation = explain(&serving, &request).await;
+    assert_eq!(explanation["headers"], json!(["x-a"]));
+    let text = serving.control(&[&["explain"][..], &request].concat()).await.stdout;
+    assert!(text.contains("\nvaries by method, path and header x-a\n"), "{text}");
+    assert!(text.contains("one") && !text.contains("two"), "{text}");
+}
+
+#[tokio::test]
 async fn a_module_that_fails_is_explained() {
     let folder = Folder::new();
     let module = folder.write(

@@ -189,6 +189,24 @@ async fn a_panic_is_logged_with_its_message_and_location() {
     assert!(trap.contains(r": lost\\n/panic/a%0Ab; in "), "{trap}");
 }
 
+#[tokio::test]
+async fn a_module_that_fails_often_does_not_flood_the_log() {
+    let folder = Folder::new();
+    let code = format!("{} unreachable", component::only_for(TRAP));
+    let module = folder.write("api.wasm", component::of_handler(&code));
+    let args = ["--module", &module, "--dialect", "any"];
+    let mut process = Program::server().args(args).start().await;
+    let mut client = process.connect().await;
+    let failing = tokio::spawn(async move {
+        loop {
+            client.get(TRAP).await;
+        }
+    });
+    process.logged("log lines of failed requests limited").await;
+    process.logged("log lines of failed requests omitted").await;
+    failing.abort();
+}
+
 /// The cause that a module reports is bounded, and has no effect without a trap.
 #[tokio::test]
 async fn a_reported_cause_is_truncated_and_needs_a_trap() {

@@ -182,7 +182,15 @@ async fn modules_of_registries_are_swapped_in_and_checked() {
     let rejected = serving.control(&["swap", &tag, "--signer", "ci"]).await;
     assert!(rejected.stdout.contains("the module has no signature"), "{rejected:?}");
     assert_eq!(rejected.status, Some(1));
+    let signature = async || {
+        let inspected = run(&["inspect", &tag, "--config", &settings]).await.stdout;
+        inspected.lines().find(|line| line.starts_with("signature")).unwrap().to_owned()
+    };
+    assert_eq!(signature().await, "signature  none");
+    sign(&registry, &module, &SigningKey::p256());
+    assert_eq!(signature().await, "signature  by none of the signers in the settings");
     sign(&registry, &module, &key);
+    assert_eq!(signature().await, "signature  by ci, verified");
     let swapped = serving.control(&["swap", &tag, "--signer", "ci"]).await;
     assert!(swapped.stdout.contains("swapped: "), "{swapped:?}");
     assert_eq!(status(&serving, "/chains").await, 200);
