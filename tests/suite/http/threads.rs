@@ -6,7 +6,7 @@ use std::fs;
 use relayer_rest_host::state::RelayerState;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
-use relayer_rest_tests::program::Program;
+use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{TestServer, any_dialect, label};
 use relayer_rest_tests::wait::until;
 
@@ -72,18 +72,35 @@ async fn hits_on_all_threads_get_the_encoding_that_each_client_accepts() {
     assert_eq!(bodies.len(), 4, "each encoding has one body");
 }
 
+/// Returns the number of threads that serve connections, when at least this many have their names: a
+/// thread gets its name after it has started.
+#[cfg(target_os = "linux")]
+async fn workers(serving: &Serving, least: usize) -> usize {
+    let workers = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", serving.id())).unwrap();
+        let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));
+        names.filter(|name| name.as_ref().is_ok_and(|name| name.starts_with("worker-"))).count()
+    };
+    until("all threads have their names", || workers() >= least).await;
+    workers()
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_number_of_threads_is_a_setting() {
     let folder = Folder::new();
     let settings = folder.write("settings.toml", "[server]\nworkers = 3\n");
     let serving = Program::server().args(["--config", &settings]).start().await;
-    let workers = || {
-        let threads = fs::read_dir(format!("/proc/{}/task", serving.id())).unwrap();
-        let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));
-        names.filter(|name| name.as_ref().is_ok_and(|name| name.starts_with("worker-"))).count()
-    };
-    // A thread gets its name after it has started.
-    until("all threads have their names", || workers() >= 3).await;
-    assert_eq!(workers(), 3);
+    assert_eq!(workers(&serving, 3).await, 3);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn there_is_a_thread_for_each_core_that_the_process_may_use() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let serving = Program::server().start().await;
+    assert_eq!(workers(&serving, cores).await, cores);
+    let one = "taskset -c -p \"$(taskset -c -p $$ | grep -o '[0-9]*$')\" $$ >&2";
+    let serving = Program::server().after(one).start().await;
+    assert_eq!(workers(&serving, 1).await, 1);
 }
