@@ -13,7 +13,7 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::relayer;
 use relayer_rest_tests::server::{TestServer, any_dialect};
-use relayer_rest_tests::wait::{until, within};
+use relayer_rest_tests::wait::{until, until_async, within};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -628,12 +628,24 @@ async fn the_metrics_count_clients_that_wait() {
     for events in &mut streams {
         assert_eq!(events.next().await.unwrap().name, "change");
     }
-    let metrics = serving.control_client().metrics().await.unwrap();
-    for sample in ["waiters 2", "entries 1", "runs_total 1", "wakeups_total 2", "refused_total 0"] {
-        let sample = format!("\nrelayer_rest_live_{sample}\n");
-        assert!(metrics.contains(&sample), "{sample}: {metrics}");
+    let control = serving.control_client();
+    let metrics = async || control.metrics().await.unwrap();
+    let has =
+        |metrics: &str, sample: &str| metrics.contains(&format!("\nrelayer_rest_live_{sample}\n"));
+    // A client may have its event before it is counted.
+    let both = async || has(&metrics().await, "wakeups_total 2");
+    until_async("both changes are counted", both).await;
+    let metrics = metrics().await;
+    for sample in [
+        "waiters 2",
+        "entries 1",
+        "runs_total 1",
+        "runs_without_change_total 0",
+        "wakeups_total 2",
+        "refused_total 0",
+    ] {
+        assert!(has(&metrics, sample), "{sample}: {metrics}");
     }
-    assert!(metrics.contains("\nrelayer_rest_live_runs_without_change_total 0\n"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

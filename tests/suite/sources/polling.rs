@@ -124,7 +124,7 @@ async fn versions_and_chains_are_refreshed_on_request() {
     until("they are confirmed again", || state.chains_confirmed() >= Some(changed)).await;
     let chain = server.get("/chain/ibc-0").await;
     assert!(chain.text().contains(r#""max_gas":7,"#), "{chain:?}");
-    assert_eq!(relayer.seen().paths["/version"], 2);
+    assert!(relayer.seen().paths["/version"] >= 2);
 }
 
 #[tokio::test]
