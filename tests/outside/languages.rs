@@ -29,6 +29,7 @@ async fn author(language: &str, source: &str, next: &str) {
     let new = ["new", "--lang", language, mine.to_str().unwrap()];
     let ended = Program::new(&new).run().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    // A comment may follow a step.
     let steps = ended.stdout.lines().skip(2).map(|line| line.split('#').next().unwrap().trim());
     let steps: Vec<_> = steps.collect();
     let [test, build, check] = &steps[..] else { panic!("{}", ended.stdout) };
