@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A time-out that only a server without any response reaches.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]

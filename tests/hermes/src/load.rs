@@ -1,15 +1,18 @@
-//! Clients that send requests as fast as they can.
+//! Clients that send requests while something happens.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::http::{Client, get};
 use crate::wait::until;
 
 const CLIENTS: usize = 4;
+/// The pause after a response: the server does other things, too, some at a lower priority.
+const PAUSE: Duration = Duration::from_millis(5);
 const PATHS: [&str; 4] = ["/state", "/chains", "/version", "/chain/ibc-0"];
 
 /// The responses to the requests of all clients.
@@ -63,6 +66,7 @@ fn send(api: SocketAddr, has_ended: &AtomicBool, load: &Mutex<Load>) {
         if is_last {
             break;
         }
+        thread::sleep(PAUSE);
     }
 }
 

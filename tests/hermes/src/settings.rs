@@ -10,6 +10,10 @@ pub const TOKEN: &str = "authorization: Bearer 0123456789abcdef\r\n";
 const SETTINGS: &str = "
 extension = [{ name = 'health' }, { name = 'metrics' }]
 
+# Hermes is built without optimization, and compiles at a lower priority than it responds.
+[swap]
+time = '1h'
+
 [commands]
 clear-packets = true
 token-file = 'tokens'

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The deadline of all waits: far more than any awaited event takes.
-const DEADLINE: Duration = Duration::from_mins(3);
+const DEADLINE: Duration = Duration::from_mins(20);
 /// The interval at which a condition is checked. Hermes itself responds twice a second.
 const INTERVAL: Duration = Duration::from_millis(100);
 
