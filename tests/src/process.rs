@@ -1,6 +1,7 @@
-//! Processes of the system: children and signals.
+//! Processes of the system: children, priorities and signals.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -45,4 +46,25 @@ pub async fn started_child(process: i32) -> i32 {
 /// Sends a signal to a process.
 pub fn send_signal(process: i32, signal: Signal) {
     kill_process(Pid::from_raw(process).unwrap(), signal).unwrap();
+}
+
+/// Returns the nice value of a process or thread, from its `stat` file.
+pub fn priority(file: impl AsRef<Path>) -> String {
+    let stat = fs::read_to_string(file).unwrap();
+    // After the name, which is in parentheses.
+    stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
+}
+
+/// Returns the nice values of the threads of a process with this name.
+#[must_use]
+pub fn thread_priorities(process: i32, name: &str) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads
+        .map(|thread| thread.unwrap().path())
+        .filter(|thread| {
+            // It may have ended since.
+            fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        })
+        .map(|thread| priority(thread.join("stat")))
+        .collect()
 }

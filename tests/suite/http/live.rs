@@ -10,12 +10,15 @@ use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
 use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::process::thread_priorities;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::relayer;
 use relayer_rest_tests::server::{TestServer, any_dialect};
 use relayer_rest_tests::wait::{until, until_async, within};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+
+use super::live_model;
 
 /// The longest preference to wait.
 const WAIT: (&str, &str) = ("prefer", "wait=300");
@@ -147,6 +150,35 @@ async fn a_publication_runs_the_module_once_for_each_response_that_read_a_change
         assert_eq!(within("the change", request).await.unwrap().status, 200);
     }
     assert_eq!(server.live.status().runs, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_joins_a_run_for_waiting_clients() {
+    let slow = live_model::module(b"slowly", 0);
+    let server = TestServer::builder().component(&slow).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/", &[]).await;
+    events.next().await.unwrap();
+    let runs = || server.api().status().module().unwrap().runs;
+    for worker in 1_000..1_003 {
+        let before = runs();
+        add_worker(&server.publisher, worker);
+        until("the run begins", || runs() > before).await;
+        let response = server.get("/").await;
+        assert_eq!(events.next().await.unwrap().data, response.text());
+        assert!(response.text().contains(&worker.to_string()));
+        assert_eq!(runs(), before + 1, "runs for one response");
+    }
+}
+
+#[tokio::test]
+async fn responses_to_waiting_clients_are_made_at_a_lower_priority() {
+    let serving = Program::server().start().await;
+    assert_eq!(thread_priorities(serving.id(), "live"), [""; 0]);
+    let mut client = serving.connect().await;
+    let _waiting = Events::open(&mut client, "/state", &[]).await;
+    // The thread begins with its name, and then lowers its priority.
+    until("it has a lower priority", || thread_priorities(serving.id(), "live") == ["10"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! Does each client see states in their order, each once and whole, and the last one?
 //!
 //! Clients of all kinds follow numbered states, while states are published and become stale,
-//! modules fail and recover, modules and mounts are replaced, and clients disconnect.
+//! modules fail, recover, and are swapped and reloaded, mounts are replaced, and clients disconnect.
 //! `LIVE_STEPS=100000` makes the run longer, and `LIVE_SEED` chooses another one.
 
 use std::collections::HashSet;
@@ -62,18 +62,20 @@ fn number(document: &Value) -> u64 {
     number
 }
 
-/// Returns the module that fails for some states, or the other one; and, with the same responses,
-/// under two digests.
-fn module(is_broken: bool, variant: u32) -> Vec<u8> {
+/// Returns the module of a kind, under one of several digests with the same responses.
+pub(super) fn module(kind: &[u8; 6], variant: u32) -> Vec<u8> {
     let mut module = LIVE_GUEST.to_vec();
-    let kind = b"live-kind:steady";
-    let places = module.windows(kind.len()).enumerate();
-    let places: Vec<_> = places.filter(|(_, bytes)| bytes == kind).map(|(at, _)| at).collect();
+    let steady = b"live-kind:steady";
+    let places = module.windows(steady.len()).enumerate();
+    let places: Vec<_> = places.filter(|(_, bytes)| bytes == steady).map(|(at, _)| at).collect();
     assert_eq!(places.len(), 1);
-    if is_broken {
-        module[places[0]..][..kind.len()].copy_from_slice(b"live-kind:broken");
-    }
+    module[places[0]..][steady.len() - kind.len()..steady.len()].copy_from_slice(kind);
     component::noted(&module, &variant.to_string())
+}
+
+/// Returns a module that fails for some states, or another one.
+fn any_module(random: &mut fastrand::Rng) -> Vec<u8> {
+    module(if random.bool() { b"broken" } else { b"steady" }, random.u32(..4))
 }
 
 /// The client of a server, and the number of the last state after the end.
@@ -263,7 +265,7 @@ impl Deployment {
     async fn new() -> Self {
         let folder = Folder::new();
         let file = folder.write("relayer-rest.toml", SETTINGS);
-        folder.replace("module.wasm", module(false, 0));
+        folder.replace("module.wasm", module(b"steady", 0));
         let state = StatePublisher::new().reader();
         let modules = server::modules(file.into(), &folder.join("cache"), &state).await;
         let live = LiveLimits {
@@ -302,7 +304,7 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
     let deployment = Deployment::new().await;
     let Deployment { server, .. } = &deployment;
     publish(&server.publisher, 0);
-    assert!(deployment.reload(&module(true, 0)).await);
+    assert!(deployment.reload(&module(b"broken", 0)).await);
     // A module that was activated by a rollback stays when it fails.
     server.api().rollback().unwrap();
     let seed = variable("LIVE_SEED", 1);
@@ -321,7 +323,7 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
         };
     }
     let mut state = 0;
-    let mut reloads = 0;
+    let (mut reloads, mut swaps) = (0, 0);
     let mut kinds = HashSet::new();
     let steps = variable("LIVE_STEPS", 3_000);
     for step in 0..steps {
@@ -342,10 +344,14 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
             740..780 => drop(server.api().rollback()),
             780..800 => server.registry.exchange(Mounts::new(server.api())),
             800..803 => {
-                let module = module(random.bool(), random.u32(..4));
+                let module = any_module(&mut random);
                 reloads += u32::from(deployment.reload(&module).await);
             }
-            803..820 => {
+            803..806 => {
+                let swap = server.swap(any_module(&mut random)).await;
+                swaps += u32::from(swap.is_accepted());
+            }
+            806..820 => {
                 // Others come and go.
                 let mut client = Client::http1(server.address).await;
                 let path = format!("/?mode=none&{step}");
@@ -375,11 +381,12 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
     }
     let live = server.live.status();
     println!(
-        "seed {seed}: {steps} steps, {state} states, {reloads} reloads, {} modules",
+        "seed {seed}: {steps} steps, {state} states, {reloads} reloads, {swaps} swaps, {} modules",
         kinds.len()
     );
     println!("{total:?} {live:?}");
-    assert!(reloads > 0 && kinds.len() > 1, "{reloads} reloads, {} modules", kinds.len());
+    assert!(reloads > 0 && swaps > 0, "{reloads} reloads, {swaps} swaps");
+    assert!(kinds.len() > 1);
     let Counts { patches, failures, staleness, .. } = total;
     assert!(patches > 0 && failures > 0 && staleness > 0, "{total:?}");
 }

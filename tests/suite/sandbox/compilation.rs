@@ -7,7 +7,9 @@ use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::{Rejection, SwapOutcome, SwapReport, SwapStep};
 use relayer_rest_tests::folder::Folder;
-use relayer_rest_tests::process::{children, send_signal, started_child};
+use relayer_rest_tests::process::{
+    children, priority, send_signal, started_child, thread_priorities,
+};
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{any_dialect, candidate};
 use relayer_rest_tests::wait::{until, until_async};
@@ -27,13 +29,6 @@ async fn serve(folder: &Folder, settings: &str) -> Serving {
 
 async fn swap(serving: &Serving, component: Vec<u8>) -> SwapReport {
     serving.control_client().swap("/", any_dialect(component)).await.unwrap()
-}
-
-/// Returns the nice value of a process or thread, from its `stat` file.
-fn nice(file: &str) -> String {
-    let stat = fs::read_to_string(file).unwrap();
-    // After the name, which is in parentheses.
-    stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
 }
 
 /// Waits until a compiler has set its parent death signal and its OOM score.
@@ -157,7 +152,7 @@ async fn the_compiler_dies_with_the_server() {
     // From now on it is killed when the server ends.
     confined(compiler).await;
     // The compiler yields the processors to requests.
-    assert_eq!(nice(&format!("/proc/{compiler}/stat")), "10");
+    assert_eq!(priority(&format!("/proc/{compiler}/stat")), "10");
     serving.signal(Signal::KILL);
     serving.ended().await;
     swapping.await.unwrap().unwrap_err();
@@ -192,12 +187,7 @@ async fn preflights_run_at_a_lower_priority() {
     let folder = Folder::new();
     let serving = serve(&folder, "").await;
     swap(&serving, component::with_response(201, "a", b"b")).await;
-    let threads = fs::read_dir(format!("/proc/{}/task", serving.id())).unwrap();
-    let named = threads
-        .map(|thread| thread.unwrap().path())
-        .filter(|thread| fs::read_to_string(thread.join("comm")).unwrap() == "candidates\n");
-    let nice: Vec<_> = named.map(|thread| nice(thread.join("stat").to_str().unwrap())).collect();
-    assert_eq!(nice, ["10"]);
+    assert_eq!(thread_priorities(serving.id(), "candidates"), ["10"]);
 }
 
 /// The signal arrives before the server listens.
@@ -220,11 +210,11 @@ async fn check_compiles_with_its_own_priority() {
     let folder = Folder::new();
     let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
     let check = Program::new(["check", "--dialect", "any", &module]).spawn();
-    let own = nice(&format!("/proc/{}/stat", check.id()));
+    let own = priority(&format!("/proc/{}/stat", check.id()));
     let compiler = started_child(check.id()).await;
     confined(compiler).await;
     for _ in 0..20 {
-        assert_eq!(nice(&format!("/proc/{compiler}/stat")), own);
+        assert_eq!(priority(&format!("/proc/{compiler}/stat")), own);
         sleep(Duration::from_millis(10)).await;
     }
     check.signal(Signal::KILL);

@@ -1,6 +1,6 @@
 //! A module that returns the workers, whose last one numbers the state. It responds to all states
 //! unless its kind is `broken`: then it fails for some of them as the query says, `?mode=panic` or
-//! `?mode=error`.
+//! `?mode=error`. If its kind is `slowly`, it takes a part of a second.
 
 use std::hint::black_box;
 
@@ -25,6 +25,11 @@ fn respond<H: Host>(host: &H, request: &Request) -> Result<Response, Response> {
         .map(|worker| json!({"id": worker.id, "kind": worker.object.kind()}))
         .collect();
     let number = State::new(&state).workers().map(|worker| worker.id).max().unwrap_or(0);
+    if black_box(KIND).ends_with(b"slowly") {
+        for step in 0..200_000_000 {
+            black_box(step);
+        }
+    }
     if black_box(KIND).ends_with(b"broken") && number % 7 == 3 {
         match request.query("mode")?.as_deref() {
             Some("panic") => panic!("state {number}"),

@@ -126,8 +126,12 @@ mod tests {
     use super::{Broadcast, GROUP};
     use crate::http::live::content::Content;
     use crate::http::live::version::{Body, Version};
-    use std::sync::{Arc, Barrier};
-    use std::thread;
+    use std::pin::pin;
+    use std::sync::{Arc, Barrier, Mutex};
+    use std::task::{Context, Wake, Waker};
+    use std::thread::{self, ThreadId};
+    use tokio::runtime::Builder;
+    use tokio::task::yield_now;
 
     fn version(number: u64) -> Arc<Version> {
         let body = Body::new(number, Content::Moved, Vec::new(), None);
@@ -138,12 +142,12 @@ mod tests {
     fn clients_of_all_threads_get_the_newest_version() {
         const LAST: u64 = 1_000;
         let subscribed = Arc::new(Barrier::new(4));
-        let broadcast = Arc::new(std::sync::Mutex::new(Broadcast::new(version(0))));
+        let broadcast = Arc::new(Mutex::new(Broadcast::new(version(0))));
         let threads: Vec<_> = (0..3)
             .map(|_| {
                 let (subscribed, broadcast) = (Arc::clone(&subscribed), Arc::clone(&broadcast));
                 thread::spawn(move || {
-                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    let runtime = Builder::new_current_thread().build().unwrap();
                     runtime.block_on(async {
                         let mut clients: Vec<_> =
                             (0..2 * GROUP).map(|_| broadcast.lock().unwrap().subscribe()).collect();
@@ -171,5 +175,45 @@ mod tests {
         assert_eq!(broadcast.lock().unwrap().newest().body.number, LAST);
         broadcast.lock().unwrap().publish(version(LAST + 1));
         assert!(broadcast.lock().unwrap().threads.is_empty());
+    }
+    /// The threads that have woken clients.
+    #[derive(Default)]
+    struct Woken(Mutex<Vec<ThreadId>>);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().unwrap().push(thread::current().id());
+        }
+    }
+
+    #[test]
+    fn a_thread_wakes_its_own_clients_and_other_tasks_run_between_two_groups() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let mut broadcast = Broadcast::new(version(0));
+        let woken = Arc::<Woken>::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut clients: Vec<_> = runtime
+            .block_on(async { (0..2 * GROUP).map(|_| broadcast.subscribe()).collect::<Vec<_>>() });
+        let mut waiting = Vec::new();
+        for client in &mut clients {
+            client.newest();
+            waiting.push(Box::pin(client.changed()));
+        }
+        for changed in &mut waiting {
+            assert!(pin!(changed).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        thread::scope(|scope| drop(scope.spawn(|| broadcast.publish(version(1))).join()));
+        let count = || woken.0.lock().unwrap().len();
+        assert_eq!(count(), 0, "clients that another thread has woken");
+        runtime.block_on(async {
+            for groups in 1..=2 {
+                while count() < groups * GROUP {
+                    yield_now().await;
+                }
+                assert_eq!(count(), groups * GROUP, "clients that were woken at once");
+            }
+        });
+        let own = thread::current().id();
+        assert!(woken.0.lock().unwrap().iter().all(|thread| *thread == own));
     }
 }
