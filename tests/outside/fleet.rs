@@ -2,20 +2,25 @@
 
 use std::cell::Cell;
 use std::io::{Read, Write};
+use std::iter;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use relayer_rest_host::fleet::{
     FleetAddress, FleetSettings, NewRollout, Operator, Publication, Stages, Subscription,
 };
-use relayer_rest_host::state::{Object, RelayerState, StatePublisher, StateReader, Worker};
+use relayer_rest_host::state::{
+    MetricFamily, MetricKind, Object, RelayerState, Sample, StatePublisher, StateReader, Worker,
+};
 use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::events::Events;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::namespace::Namespace;
 use relayer_rest_tests::nats::Nats;
+use relayer_rest_tests::nats_accounts::NatsOperator;
 use relayer_rest_tests::program::{Program, Serving, Spawned};
 use relayer_rest_tests::relayer::{Relayer, Script, state};
 use relayer_rest_tests::wait::{DEADLINE, until, until_async, within};
@@ -455,6 +460,110 @@ async fn connections_with_tls_need_certificates_of_the_authority() {
     }
     writing.abort();
     reading.abort();
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn files_of_credentials_are_those_of_an_account() {
+    let operator = NatsOperator::new();
+    let [account, other] = ["fleet", "other"].map(|name| operator.account(name));
+    let nats = Nats::with_config(&operator.config(&account)).await;
+    let folder = Folder::new();
+    let credentials = folder.write("host.creds", account.credentials("host"));
+    let foreign = folder.write("foreign.creds", other.credentials("host"));
+    let relayer = Relayer::start(Script::of_1_13());
+    let fleet = nats.fleet("").to_string();
+    let config =
+        |name: &str, file: &str| folder.write(name, format!("[fleet]\ncredentials = {file:?}\n"));
+    let valid = config("valid.toml", &credentials);
+    let upstream = relayer.url();
+    let publish = ["publish", "--to", &fleet, "--upstream", &upstream, "--config", &valid];
+    let _writer = Program::new(publish).spawn();
+    let reader = Program::server().args(["--from", &fleet, "--config", &valid]).start().await;
+    reader.connect().await.get_until("/state", |response| response.status == 200).await;
+
+    let invalid = config("invalid.toml", &foreign);
+    let mut refused =
+        Program::server().args(["--from", &fleet, "--config", &invalid]).start().await;
+    refused.logged("authorization violation").await;
+    assert_eq!(get(refused.address(), "/state", &[]).await.status, 503);
+    let junk = config("junk.toml", &folder.write("junk.creds", "junk"));
+    let ended = Program::new(["--from", &fleet, "--config", &junk]).run().await;
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    assert!(
+        ended.stderr.contains("expected a file as `nsc generate creds` writes it"),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn a_state_of_files_is_published() {
+    let nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let folder = Folder::new();
+    let config = folder.write("config.toml", include_str!("../fixtures/hermes-0.7.toml"));
+    let workers = |clients| state(&["ibc-0", "ibc-1"], clients, true).to_string();
+    let file = folder.write("state.json", workers(1));
+    let to = fleet.to_string();
+    let publish = ["publish", "--to", &to, "--relayer-config", &config, "--state", &file];
+    let _writer = Program::new(publish).spawn();
+    let reader = serve(&fleet).await;
+    let mut client = reader.connect().await;
+    let chain = client.get_until("/chain/ibc-0", |response| response.status == 200).await;
+    assert!(chain.text().contains("http://127.0.0.1:26657"), "{chain:?}");
+    let clients = |response: &Response| response.text().matches("07-tendermint-").count();
+    client.get_until("/state", |response| clients(response) == 2).await;
+    folder.replace("state.json", workers(2));
+    client.get_until("/state", |response| clients(response) == 4).await;
+}
+
+#[tokio::test]
+#[ignore = "needs nats-server"]
+async fn a_value_larger_than_a_message_is_read_whole() {
+    const MAX_MESSAGE: usize = 1 << 20;
+    let nats = Nats::start().await;
+    let fleet = nats.fleet("");
+    let writer = Writer::start(&fleet).await;
+    // Texts at random cannot be compressed to one message.
+    let mut random = fastrand::Rng::with_seed(1);
+    let name: Arc<str> = "wallet_balance".into();
+    let mut sample = |_| {
+        let account: String = iter::repeat_with(|| random.alphanumeric()).take(2_000).collect();
+        Sample {
+            name: Arc::clone(&name),
+            labels: vec![("account".into(), account.into())],
+            value: 1.0,
+            since: SystemTime::UNIX_EPOCH,
+        }
+    };
+    let samples: Vec<_> = (0..MAX_MESSAGE / 1_000).map(&mut sample).collect();
+    let family = MetricFamily {
+        name: Arc::clone(&name),
+        kind: MetricKind::Gauge,
+        help: "The balance".to_owned(),
+        samples,
+    };
+    writer.publisher.set_telemetry(vec![family], SystemTime::now());
+    writer.publish(1);
+    let (reader, _reading) = read(&fleet).await;
+    let value = |state: &StateReader| {
+        let snapshot = state.snapshot();
+        snapshot.telemetry().family(&name).map(|family| family.value().clone())
+    };
+    let published = value(&writer.publisher.reader());
+    assert!(published.is_some());
+    until("the reader has it", || value(&reader) == published).await;
+
+    // It is stale at all hosts if it is at the writer.
+    assert_eq!(reader.snapshot().telemetry().stale(), None);
+    let since = Instant::now();
+    writer.publisher.set_telemetry_stale(Some(since));
+    until("it is stale", || reader.snapshot().telemetry().stale().is_some()).await;
+    assert!(reader.snapshot().telemetry().stale().unwrap() <= since, "younger than it is");
+    assert!(reader.snapshot().status().value().is_ok());
+    writer.publisher.set_telemetry_stale(None);
+    until("it is not stale any more", || reader.snapshot().telemetry().stale().is_none()).await;
 }
 
 #[tokio::test]

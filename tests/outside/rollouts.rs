@@ -8,8 +8,10 @@ use std::time::Duration;
 use relayer_rest_host::fleet::{
     FleetAddress, FleetSettings, MountState, NewRollout, Operator, Phase, Subscription,
 };
+use relayer_rest_host::oci::Reference;
 use relayer_rest_host::reload::FleetModules;
 use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::certificates::SigningKey;
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component::{self, TRAP, only_for};
 use relayer_rest_tests::folder::Folder;
@@ -122,18 +124,33 @@ struct Fleet {
 
 impl Fleet {
     async fn start(hosts: usize) -> Self {
+        Self::with_signer(hosts, None).await
+    }
+
+    /// Starts hosts that take only modules with a signature by this key, if one is given.
+    async fn with_signer(hosts: usize, key: Option<&SigningKey>) -> Self {
         let nats = Nats::start().await;
         let address = nats.fleet("");
         let writer = Writer::start(&address).await;
         writer.publish(1);
         let folder = Folder::new();
-        folder.write("module.wasm", good("of the settings"));
+        let oci = OciRegistry::start();
+        let module = good("of the settings");
+        let (module, registries) = if let Some(key) = key {
+            folder.write("ci.pub", key.public_pem());
+            let module = oci.add("a/b", "0", &module);
+            oci.sign(&module, key);
+            (module.to_string(), "require-signature = true\nsigners = { ci = 'ci.pub' }\n")
+        } else {
+            folder.write("module.wasm", module);
+            ("module.wasm".to_owned(), "")
+        };
         // As long as it takes on a busy machine.
         folder.write(
             "relayer-rest.toml",
             format!(
-                "[swap]\ntime = '1h'\n[registries]\ncache = '{}'\n\
-                 [[extension]]\nname = 'it'\nmodule = 'module.wasm'\nlimits.time = '5s'\n\
+                "[swap]\ntime = '1h'\n[registries]\ncache = '{}'\n{registries}\
+                 [[extension]]\nname = 'it'\nmodule = '{module}'\nlimits.time = '5s'\n\
                  limits.queue-wait = '1min'\n",
                 folder.path("modules")
             ),
@@ -145,16 +162,18 @@ impl Fleet {
         }
         let operator = Operator::connect(&address, &FleetSettings::default()).await.unwrap();
         until_async("the plan can be read", async || operator.plan().await.is_ok()).await;
-        let oci = OciRegistry::start();
         let hosts = started;
         Self { address, operator, oci, hosts, rare, folder, _writer: writer, _nats: nats }
     }
 
     /// Rolls out a module, and returns the last stage and the phase at the end.
     async fn roll_out(&self, module: &[u8]) -> (usize, Phase) {
-        let reference = self.oci.add("a/b", "1", module).to_string();
+        self.roll_out_reference(&self.oci.add("a/b", "1", module)).await
+    }
+
+    async fn roll_out_reference(&self, module: &Reference) -> (usize, Phase) {
         let new = NewRollout {
-            module: reference,
+            module: module.to_string(),
             stages: "1,10%,all".parse().unwrap(),
             hold: Duration::from_secs(1),
             min_requests: MIN_REQUESTS,
@@ -236,6 +255,28 @@ async fn a_bad_module_is_stopped_in_the_first_stage() {
     fleet.all_run(&good).await;
     // The module before it responded to the requests for which it failed.
     assert_eq!(fleet.wrong(), [], "clients got its responses");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs nats-server"]
+async fn hosts_that_require_signatures_take_no_other_modules() {
+    let [key, other] = [SigningKey::p256(), SigningKey::p256()];
+    let fleet = Fleet::with_signer(3, Some(&key)).await;
+    let next = good("2");
+    let module = fleet.oci.add("a/b", "2", &next);
+    let (stage, phase) = fleet.roll_out_reference(&module).await;
+    let Phase::RolledBack { host: Some(_), reason } = phase else { panic!("{phase:?}") };
+    assert!(stage == 0 && reason.contains("the module has no signature"), "{stage}: {reason}");
+    fleet.oci.sign(&module, &other);
+    let (stage, phase) = fleet.roll_out_reference(&module).await;
+    let Phase::RolledBack { host: Some(_), reason } = phase else { panic!("{phase:?}") };
+    assert!(stage == 0 && reason.contains("is by any of the signers"), "{stage}: {reason}");
+    fleet.all_run(&good("of the settings")).await;
+
+    fleet.oci.sign(&module, &key);
+    assert_eq!(fleet.roll_out_reference(&module).await, (2, Phase::Completed));
+    fleet.all_run(&next).await;
+    assert_eq!(fleet.wrong(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -10,13 +10,14 @@
 //! | `sdk_cases.rs` | requests to the modules in `tests/guests/sdk` |
 //! | `program.rs` | the command, as a process |
 //! | `terminal.rs` | the command in a terminal |
-//! | `process.rs` | processes of the system: children and signals |
+//! | `process.rs` | processes of the system: children, priorities and signals |
 //! | `folder.rs` | a temporary folder |
 //! | `grafana.rs` | the queries of the Grafana dashboard |
 //! | `wait.rs` | waiting for conditions, with one deadline |
 //! | `collector.rs` | an OpenTelemetry collector |
 //! | `oci_registry.rs` | an OCI registry, healthy or hostile |
 //! | `nats.rs` | a server of NATS, which tests can kill |
+//! | `nats_accounts.rs` | accounts and credentials for NATS, as `nsc` creates them |
 //! | `relayer.rs` | a scripted relayer, healthy or faulty |
 //! | `heap.rs` | a counting allocator |
 //! | `measure.rs` | quantiles and memory use, for benchmarks |
@@ -47,6 +48,7 @@ pub mod load;
 pub mod measure;
 pub mod namespace;
 pub mod nats;
+pub mod nats_accounts;
 pub mod oci_registry;
 pub mod process;
 pub mod program;

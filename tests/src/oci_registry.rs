@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use relayer_rest_host::module::Digest;
 use relayer_rest_host::oci::Reference;
 use serde_json::{Value, json};
+
+use crate::certificates::SigningKey;
 
 /// The credentials that the registry accepts, and the same in base64.
 pub const USER: (&str, &str) = ("user", "secret");
@@ -120,6 +124,17 @@ impl OciRegistry {
         json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
     }
 
+    /// Signs a module as cosign does.
+    ///
+    /// # Panics
+    /// Panics if the reference has no digest.
+    pub fn sign(&self, module: &Reference, key: &SigningKey) {
+        let digest = module.digest().expect("the module is pinned");
+        let payload = signed_payload(digest);
+        let signature = STANDARD.encode(key.sign(&payload));
+        self.add_signature(module.repository(), digest, &payload, &signature);
+    }
+
     /// Adds a signature in the form of cosign: a payload and its signature, in base64.
     pub fn add_signature(
         &self,
@@ -197,6 +212,20 @@ impl Drop for OciRegistry {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Returns the payload that cosign signs for a manifest.
+#[must_use]
+pub fn signed_payload(manifest: Digest) -> Vec<u8> {
+    let payload = json!({
+        "critical": {
+            "identity": { "docker-reference": "a/b" },
+            "image": { "docker-manifest-digest": format!("sha256:{manifest}") },
+            "type": "cosign container image signature",
+        },
+        "optional": null,
+    });
+    payload.to_string().into_bytes()
 }
 
 /// Returns a manifest with these blobs.

@@ -97,13 +97,7 @@ impl Connection {
             .retry_on_initial_connect()
             .ping_interval(PING_INTERVAL)
             .request_timeout(Some(REQUEST_TIME))
-            .reconnect_delay_callback(|attempts| {
-                let mut backoff = Backoff::new(MIN_RECONNECT, MAX_RECONNECT);
-                for _ in 1..attempts.min(8) {
-                    backoff.next_delay();
-                }
-                backoff.next_delay()
-            })
+            .reconnect_delay_callback(reconnect_delay)
             .event_callback(move |event| {
                 let change = match event {
                     Event::Connected => Some(Change::Connected),
@@ -237,6 +231,16 @@ pub(crate) fn check_stream(found: &Config, expected: &Config) -> Result<(), Stri
     ))
 }
 
+/// Returns the time to wait before an attempt to connect: other clients of a server that comes back
+/// wait for other times.
+fn reconnect_delay(attempts: usize) -> Duration {
+    let mut backoff = Backoff::new(MIN_RECONNECT, MAX_RECONNECT);
+    for _ in 1..attempts.min(8) {
+        backoff.next_delay();
+    }
+    backoff.next_delay()
+}
+
 /// Returns the name of the machine.
 #[must_use]
 pub fn machine_name() -> String {
@@ -252,4 +256,27 @@ fn decoded(text: &str) -> String {
 fn readable(key: &'static str, file: &PathBuf) -> Result<(), FleetError> {
     let opened = std::fs::File::open(file);
     opened.map(drop).map_err(|source| FleetError::File { key, file: file.clone(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_RECONNECT, MIN_RECONNECT, reconnect_delay};
+    use std::time::Duration;
+
+    #[test]
+    fn clients_connect_again_at_different_times_and_less_often() {
+        let range = |attempts| {
+            let delays = (0..1_000).map(|_| reconnect_delay(attempts));
+            delays.fold((Duration::MAX, Duration::ZERO), |(min, max), delay| {
+                (min.min(delay), max.max(delay))
+            })
+        };
+        for (attempts, longest) in
+            [(1, MIN_RECONNECT), (3, 4 * MIN_RECONNECT), (8, MAX_RECONNECT), (1_000, MAX_RECONNECT)]
+        {
+            let (min, max) = range(attempts);
+            assert!(max <= longest && max > longest * 9 / 10, "{attempts}: {max:?}");
+            assert!(min < longest * 6 / 10, "{attempts}: {min:?}");
+        }
+    }
 }

@@ -12,7 +12,9 @@ use relayer_rest_host::oci::{
 use relayer_rest_tests::certificates::SigningKey;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
-use relayer_rest_tests::oci_registry::{Authentication, OciRegistry, USER, manifest};
+use relayer_rest_tests::oci_registry::{
+    Authentication, OciRegistry, USER, manifest, signed_payload,
+};
 use relayer_rest_tests::program::{Ended, Program, Serving};
 use serde_json::{Value, json};
 
@@ -59,26 +61,6 @@ async fn status(serving: &Serving, path: &str) -> u16 {
 fn pull(settings: &RegistrySettings, reference: &Reference) -> Result<Vec<u8>, RegistryError> {
     let pulled = Registries::new(settings).pull(reference, &SignaturePolicy::Optional, MAX)?;
     Ok(pulled.component)
-}
-
-/// Returns the payload that cosign signs for a manifest.
-fn payload(manifest: Digest) -> Vec<u8> {
-    let payload = json!({
-        "critical": {
-            "identity": { "docker-reference": "a/b" },
-            "image": { "docker-manifest-digest": format!("sha256:{manifest}") },
-            "type": "cosign container image signature",
-        },
-        "optional": null,
-    });
-    payload.to_string().into_bytes()
-}
-
-fn sign(registry: &OciRegistry, module: &Reference, key: &SigningKey) {
-    let digest = module.digest().unwrap();
-    let payload = payload(digest);
-    let signature = STANDARD.encode(key.sign(&payload));
-    registry.add_signature(module.repository(), digest, &payload, &signature);
 }
 
 #[tokio::test]
@@ -187,9 +169,9 @@ async fn modules_of_registries_are_swapped_in_and_checked() {
         inspected.lines().find(|line| line.starts_with("signature")).unwrap().to_owned()
     };
     assert_eq!(signature().await, "signature  none");
-    sign(&registry, &module, &SigningKey::p256());
+    registry.sign(&module, &SigningKey::p256());
     assert_eq!(signature().await, "signature  by none of the signers in the settings");
-    sign(&registry, &module, &key);
+    registry.sign(&module, &key);
     assert_eq!(signature().await, "signature  by ci, verified");
     let swapped = serving.control(&["swap", &tag, "--signer", "ci"]).await;
     assert!(swapped.stdout.contains("swapped: "), "{swapped:?}");
@@ -215,10 +197,10 @@ async fn unsigned_modules_are_rejected_if_the_settings_require_a_signature() {
     folder.write("ci.pub", key.public_pem());
     folder.write("x.wasm", responding(203));
     let module = registry.add("a/b", "1", &responding(201));
-    sign(&registry, &module, &key);
+    registry.sign(&module, &key);
     let unsigned = registry.add("a/unsigned", "1", &responding(202));
     let foreign = registry.add("a/foreign", "1", &responding(202));
-    sign(&registry, &foreign, &other);
+    registry.sign(&foreign, &other);
     let extension =
         |name: &str, module: &str| format!("[[extension]]\nname = '{name}'\nmodule = '{module}'\n");
     let tag = registry.reference("a/b", "1").to_string();
@@ -279,7 +261,7 @@ async fn a_reload_pulls_the_module_to_which_a_signed_tag_leads() {
     let key = SigningKey::p256();
     folder.write("ci.pub", key.public_pem());
     let tag = registry.reference("a/b", "1");
-    sign(&registry, &registry.add("a/b", "1", &responding(201)), &key);
+    registry.sign(&registry.add("a/b", "1", &responding(201)), &key);
     let text =
         format!("[[extension]]\nname = 'x'\nmodule = '{tag}'\nsigner = 'ci'\nrequired = true\n");
     let settings = config(&folder, &text, "signers = { ci = 'ci.pub' }");
@@ -288,7 +270,7 @@ async fn a_reload_pulls_the_module_to_which_a_signed_tag_leads() {
     let refused = serving.control(&["reload"]).await;
     assert!(refused.stdout.contains("the module has no signature"), "{refused:?}");
     assert_eq!(status(&serving, "/ext/x").await, 201);
-    sign(&registry, &new, &key);
+    registry.sign(&new, &key);
     let reloaded = serving.control(&["reload"]).await;
     assert!(reloaded.stdout.contains("replaced   /ext/x"), "{reloaded:?}");
     assert_eq!(status(&serving, "/ext/x").await, 202);
@@ -399,15 +381,16 @@ fn signatures_of_all_kinds_of_keys_are_verified() {
         let unsigned = pull(&module, name).unwrap_err();
         assert!(matches!(unsigned, RegistryError::Unsigned(_)), "{unsigned}");
         // A valid signature of another manifest, and an invalid one of this manifest.
-        for (payload, signed) in
-            [(payload(other), payload(other)), (payload(digest), payload(other))]
-        {
+        for (payload, signed) in [
+            (signed_payload(other), signed_payload(other)),
+            (signed_payload(digest), signed_payload(other)),
+        ] {
             let signature = STANDARD.encode(key.sign(&signed));
             registry.add_signature(module.repository(), digest, &payload, &signature);
             let error = pull(&module, name).unwrap_err().to_string();
             assert!(error.contains(&format!("is by signer {name}; sign")), "{error}");
         }
-        sign(&registry, &module, key);
+        registry.sign(&module, key);
         assert_eq!(pull(&module, name).unwrap().as_deref(), Some(*name));
         let next = keys.iter().find(|(other, _)| other != name).unwrap().0;
         assert!(pull(&module, next).is_err());
