@@ -2,7 +2,7 @@
 //! Takes node with npm, python3 with venv, and their registries.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use relayer_rest_tests::cargo::root;
@@ -10,6 +10,7 @@ use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::sdk_cases::CASES;
+use relayer_rest_tests::wait::until;
 
 /// Runs a command line as authors would.
 #[track_caller]
@@ -22,8 +23,9 @@ pub(super) fn run(folder: &Path, line: &str) {
     assert!(output.status.success(), "{line}: {}", text.join("\n"));
 }
 
-/// Follows the steps that `new` prints, from the new folder to a mounted module.
-async fn author(language: &str, source: &str, next: &str) {
+/// Follows the steps that `new` prints, from the new folder to a mounted module, whose next version
+/// raises an exception at a place.
+async fn author(language: &str, source: &str, next: &str, place: &str) {
     let folder = Folder::new();
     let mine = folder.join("my-tool");
     let new = ["new", "--lang", language, mine.to_str().unwrap()];
@@ -33,6 +35,18 @@ async fn author(language: &str, source: &str, next: &str) {
     let steps = ended.stdout.lines().skip(2).map(|line| line.split('#').next().unwrap().trim());
     let steps: Vec<_> = steps.collect();
     let [test, build, check] = &steps[..] else { panic!("{}", ended.stdout) };
+    if language == "python" {
+        // With the test of the page on debugging.
+        let page = fs::read_to_string(root().join("docs/debugging.md")).unwrap();
+        let (_, block) = page.split_once("```python\n").unwrap();
+        let lines = block.split("```").next().unwrap().lines();
+        let lines: String = lines.map(|line| format!("    {line}\n")).collect();
+        let file = mine.join("tests/test_handle.py");
+        let tests = fs::read_to_string(&file).unwrap();
+        let class = "class Test(unittest.TestCase):\n";
+        assert!(tests.contains(class));
+        fs::write(file, tests.replace(class, &format!("{class}{lines}\n"))).unwrap();
+    }
     run(&mine, test);
     run(&mine, build);
     let module = mine.join(check.rsplit(' ').next().unwrap());
@@ -52,7 +66,9 @@ async fn author(language: &str, source: &str, next: &str) {
     assert!(ended.stdout.ends_with("\nthe module conforms to dialect any\n"), "{}", ended.stdout);
 
     // Mounts it as its README says.
-    let args = ["--listen", "127.0.0.1:0", "--config", config];
+    let capsules = folder.join("capsules");
+    let args =
+        ["--listen", "127.0.0.1:0", "--config", config, "--capsules", capsules.to_str().unwrap()];
     let mut serving = Program::new(&args).start().await;
     let mut http = Client::http1(serving.address()).await;
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
@@ -111,16 +127,33 @@ async fn author(language: &str, source: &str, next: &str) {
     assert_eq!(http.get("/ext/my-tool/mount").await.status, 404);
     let remedy = "interface mount: not imported; add `import relayer:rest/mount@0.1.0;` to";
     serving.logged(remedy).await;
+
+    // Its capsule repeats it, with the place of the exception.
+    let is_capsule = |path: &PathBuf| path.to_str().unwrap().ends_with(".capsule.json");
+    let find = || {
+        let mut entries = fs::read_dir(&capsules).unwrap().map(|entry| entry.unwrap().path());
+        entries.find(is_capsule)
+    };
+    until("there is a capsule", || find().is_some()).await;
+    let ended = Program::new(["replay", find().unwrap().to_str().unwrap()]).run().await;
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.ends_with("\nidentical\n"), "{}", ended.stdout);
+    let [recorded, replayed] = ["\nrecorded  ", "\nreplayed  "].map(|start| {
+        let (_, rest) = ended.stdout.split_once(start).unwrap();
+        rest.lines().next().unwrap()
+    });
+    assert_eq!(recorded, replayed);
+    assert!(recorded.contains(remedy) && recorded.contains(place), "{recorded}");
 }
 
 #[tokio::test]
 #[ignore = "needs node 20 and npm, with the npm registry"]
 async fn a_new_javascript_module_passes_its_tests_and_serves_when_mounted() {
-    author("js", "src/handle.js", "handle.js").await;
+    author("js", "src/handle.js", "handle.js", "handle.js:").await;
 }
 
 #[tokio::test]
 #[ignore = "needs python3 with venv, and PyPI"]
 async fn a_new_python_module_passes_its_tests_and_serves_when_mounted() {
-    author("python", "handle.py", "handle.py").await;
+    author("python", "handle.py", "handle.py", "handle.py:79 in mount").await;
 }

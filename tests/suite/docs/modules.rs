@@ -1,27 +1,16 @@
-//! Does docs/modules.md match the contract, and does its module build?
+//! Does docs/modules.md match the contract and the SDKs, and do its commands and modules work?
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
-use relayer_rest_host::conformance::{self, Reference};
-use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_tests::cargo::{cargo, root};
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::cargo::root;
+use relayer_rest_tests::oci_registry::OciRegistry;
 
 use super::page::{Page, code};
+use super::reader::Reader;
 
 fn page() -> Page {
     Page::read("docs/modules.md")
-}
-
-/// Copies the files of a folder.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-    }
 }
 
 #[test]
@@ -123,30 +112,83 @@ fn the_table_has_all_functions_of_the_host_and_the_query() {
     }
 }
 
-#[tokio::test]
-#[ignore = "slow: builds a module with its dependencies"]
-async fn the_module_builds_and_is_served() {
-    let page = page();
-    let home = tempfile::tempdir().unwrap();
-    let folder = home.path();
-    for file in ["Cargo.lock", "rust-toolchain.toml"] {
-        fs::copy(root().join(file), folder.join(file)).unwrap();
-    }
-    copy(&root().join("wit"), &folder.join("wit"));
-    fs::create_dir_all(folder.join("src")).unwrap();
-    fs::write(folder.join("Cargo.toml"), page.block("toml", "cdylib")).unwrap();
-    fs::write(folder.join("src/lib.rs"), page.block("rust", "impl Guest")).unwrap();
+/// The lines that the blocks on the description of routes leave out.
+const PRELUDE: &str = r#"
+use relayer_rest_sdk::{Host, Params, Request, Response, Route, Router};
+#[cfg(test)]
+use relayer_rest_sdk::{OpenApi, WitHost, testing::check_openapi};
 
-    let target = "wasm32-unknown-unknown";
-    cargo(folder, &folder.join("target"), &["build", "--release", "--target", target]);
-    // The component is cargo's output, unchanged.
-    let component = fs::read(folder.join(format!("target/{target}/release/hello.wasm"))).unwrap();
-    let engine = engine(&Limits::default());
-    let module = Module::from_bytes(&engine, "hello", &component).unwrap();
-    let verdict = conformance::probe(&module, Reference::Any, None).await.unwrap();
-    assert!(verdict.passes(), "{verdict:?}");
-    let server = TestServer::builder().component(&component).start().await;
-    let response = server.get("/a/path?query").await;
-    assert_eq!(response.text(), "/a/path of ibc-0, ibc-1\n");
-    assert_eq!(response.header("content-type"), "text/plain");
+relayer_rest_sdk::module!(handle);
+
+pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
+    routes().respond(host, request)
+}
+
+fn chain<H: Host>(host: &H, _: &Request, params: Params<'_>) -> Result<Response, Response> {
+    let chain = host.chain(&params.get("id")?)?;
+    let chain = chain.ok_or_else(|| Response::error(404, "ChainNotFound", "no chain"))?;
+    Ok(Response::success(Chain { id: chain.id, workers: 0 }))
+}
+"#;
+
+#[test]
+#[ignore = "slow: builds a module with its dependencies"]
+fn a_module_is_created_checked_published_and_explained_as_written() {
+    let page = page();
+    let mut reader = Reader::new();
+    reader.run_all(page.block("console", "relayer-rest new hello"));
+    reader.run("cd hello");
+    reader.write("requests.http", page.block("http", "# @expect"));
+    for command in page.block("console", "relayer-rest new hello").lines().skip(3) {
+        let printed = reader.run(command.trim());
+        if command.contains("relayer-rest check") {
+            for request in ["One chain", "A chain that is not configured"] {
+                assert!(printed.contains(request), "{printed}");
+            }
+        }
+    }
+
+    // The registry is this test's, and cosign is not a program of this project.
+    let registry = OciRegistry::start();
+    let publish = page.block("sh", "relayer-rest push").lines().next().unwrap();
+    reader.run("cp target/wasm32-unknown-unknown/release/hello.wasm .");
+    let printed = reader.run(&publish.replace("registry.example", &registry.address.to_string()));
+    assert!(printed.contains("team/hello@sha256:"), "{printed}");
+
+    let routes = [
+        PRELUDE,
+        page.block("rust", "JsonSchema"),
+        page.block("rust", "relayer_rest_sdk::openapi!"),
+    ];
+    reader.write("src/lib.rs", &routes.concat());
+    reader.run("echo 'serde = { version = \"1\", features = [\"derive\"] }' > serde.toml");
+    reader.run("sed -i '/^relayer-rest-sdk/r serde.toml' Cargo.toml");
+    reader.run("UPDATE_OPENAPI=1 cargo test");
+    reader.run("cargo test");
+    reader.run("cargo module");
+    let printed = reader.run("relayer-rest check --dialect any .");
+    assert!(printed.contains("GET /chain/ibc-0: 200"), "{printed}");
+
+    reader.run("relayer-rest serve --listen 127.0.0.1:8000 &");
+    reader.run_all(page.block("console", "relayer-rest explain"));
+}
+
+#[test]
+#[ignore = "slow: builds a module with its dependencies"]
+fn a_module_without_the_sdk_is_served_as_written() {
+    let page = page();
+    let mut reader = Reader::new();
+    reader.run("mkdir -p hello/src");
+    reader.run("cd hello");
+    reader.run(&format!("cp -r {}/wit {0}/rust-toolchain.toml .", root().display()));
+    reader.write("Cargo.toml", page.block("toml", "cdylib"));
+    reader.write("src/lib.rs", page.block("rust", "impl Guest"));
+    for line in page.block("sh", "rustup target add").lines() {
+        let is_server = line.starts_with("relayer-rest serve");
+        let in_background = if is_server { " --listen 127.0.0.1:8000 &" } else { "" };
+        reader.run(&format!("{line}{in_background}"));
+    }
+    let response = reader.run("curl -i 'http://127.0.0.1:8000/a/path?query'");
+    assert!(response.contains("\r\ncontent-type: text/plain\r\n"), "{response}");
+    assert!(response.ends_with("\r\n\r\n/a/path of ibc-0, ibc-1\n"), "{response}");
 }

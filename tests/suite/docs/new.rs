@@ -8,6 +8,8 @@ use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 
+use super::page::Page;
+
 /// Runs cargo in an author's folder.
 fn cargo(folder: &Path, args: &[&str]) {
     cargo::cargo(folder, &folder.join("target"), args);
@@ -108,6 +110,14 @@ async fn a_new_module_is_served_after_each_change_of_its_code() {
     let difference = "    body: 2 chains: ibc-0, ibc-1\\n -> 2 of them: ibc-0, ibc-1\\n\n";
     assert!(output.contains(difference), "{output}");
     assert!(output.contains("\nFAILED GET / "), "{output}");
+    let page = Page::read("docs/modules.md");
+    for line in
+        page.block("console", "changed: src/lib.rs").lines().filter(|line| !line.contains("hello"))
+    {
+        let fixed =
+            line.split(|c: char| c.is_ascii_digit()).next().filter(|_| line.starts_with("served"));
+        assert!(output.contains(fixed.unwrap_or(line)), "{line:?} is not in {output}");
+    }
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them: ibc-0, ibc-1\n");
     fs::write(mine.join("src/lib.rs"), source.replace("Host, ", "Host ")).unwrap();
     serving.printed("the last good build stays active").await;

@@ -43,14 +43,17 @@ impl Reader {
             let (language, block) = block.split_once('\n').unwrap();
             if language == "console" {
                 commands += self.run_all(block);
-            } else {
-                let name = prose.trim_end().lines().last().unwrap().trim_matches('`');
-                let text = block.replace(ADDRESS, &self.address);
-                fs::write(self.folder.join(name), text).unwrap();
+            } else if let Some(name) = file_name(prose) {
+                self.write(name, block);
                 files += 1;
             }
         }
         (commands, files)
+    }
+
+    /// Writes a file.
+    pub(super) fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.join(name), text.replace(ADDRESS, &self.address)).unwrap();
     }
 
     /// Runs the commands of a block, which begin with `$`, and compares their output.
@@ -82,6 +85,7 @@ impl Reader {
             fs::copy(root().join("Cargo.lock"), self.folder.join("Cargo.lock")).unwrap();
             return String::new();
         }
+        let line = &*line.replace(ADDRESS, &self.address);
         let path = std::env::var("PATH").unwrap();
         let is_server = line.ends_with(" &");
         // In a terminal, curl shows no progress.
@@ -129,6 +133,12 @@ impl Drop for Reader {
             server.wait().ok();
         }
     }
+}
+
+/// Returns the name of a file whose content follows a text.
+fn file_name(prose: &str) -> Option<&str> {
+    let line = prose.trim_end().lines().last()?;
+    line.strip_prefix('`')?.strip_suffix('`')
 }
 
 /// Returns whether a text matches the document, in which `…` stands for any text.
