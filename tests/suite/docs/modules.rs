@@ -163,6 +163,8 @@ fn a_module_is_created_checked_published_and_explained_as_written() {
     reader.write("src/lib.rs", &routes.concat());
     reader.run("echo 'serde = { version = \"1\", features = [\"derive\"] }' > serde.toml");
     reader.run("sed -i '/^relayer-rest-sdk/r serde.toml' Cargo.toml");
+    // The result is an object now.
+    reader.run("sed -i 's/\"result\":\"ibc-1\"/\"id\":\"ibc-1\"/' requests.http");
     reader.run("UPDATE_OPENAPI=1 cargo test");
     reader.run("cargo test");
     reader.run("cargo module");
