@@ -36,16 +36,7 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
     let steps: Vec<_> = steps.collect();
     let [test, build, check] = &steps[..] else { panic!("{}", ended.stdout) };
     if language == "python" {
-        // With the test of the page on debugging.
-        let page = fs::read_to_string(root().join("docs/debugging.md")).unwrap();
-        let (_, block) = page.split_once("```python\n").unwrap();
-        let lines = block.split("```").next().unwrap().lines();
-        let lines: String = lines.map(|line| format!("    {line}\n")).collect();
-        let file = mine.join("tests/test_handle.py");
-        let tests = fs::read_to_string(&file).unwrap();
-        let class = "class Test(unittest.TestCase):\n";
-        assert!(tests.contains(class));
-        fs::write(file, tests.replace(class, &format!("{class}{lines}\n"))).unwrap();
+        add_test_of_page(&mine.join("tests/test_handle.py"));
     }
     run(&mine, test);
     run(&mine, build);
@@ -128,10 +119,26 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
     let remedy = "interface mount: not imported; add `import relayer:rest/mount@0.1.0;` to";
     serving.logged(remedy).await;
 
-    // Its capsule repeats it, with the place of the exception.
+    check_capsule(&capsules, remedy, place).await;
+}
+
+/// Adds the test on the page on debugging to those of a module in Python.
+fn add_test_of_page(file: &Path) {
+    let page = fs::read_to_string(root().join("docs/debugging.md")).unwrap();
+    let (_, block) = page.split_once("```python\n").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let tests = fs::read_to_string(file).unwrap();
+    let class = "class Test(unittest.TestCase):\n";
+    assert!(tests.contains(class));
+    let block = block.replace('\n', "\n    ");
+    fs::write(file, tests.replace(class, &format!("{class}    {block}\n"))).unwrap();
+}
+
+/// Checks that a capsule repeats the failure, with the place of its exception.
+async fn check_capsule(folder: &Path, problem: &str, place: &str) {
     let is_capsule = |path: &PathBuf| path.to_str().unwrap().ends_with(".capsule.json");
     let find = || {
-        let mut entries = fs::read_dir(&capsules).unwrap().map(|entry| entry.unwrap().path());
+        let mut entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries.find(is_capsule)
     };
     until("there is a capsule", || find().is_some()).await;
@@ -143,7 +150,7 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
         rest.lines().next().unwrap()
     });
     assert_eq!(recorded, replayed);
-    assert!(recorded.contains(remedy) && recorded.contains(place), "{recorded}");
+    assert!(recorded.contains(problem) && recorded.contains(place), "{recorded}");
 }
 
 #[tokio::test]
