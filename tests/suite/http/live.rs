@@ -154,7 +154,7 @@ async fn a_publication_runs_the_module_once_for_each_response_that_read_a_change
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_joins_a_run_for_waiting_clients() {
-    let slow = live_model::module(b"slowly", 0);
+    let slow = live_model::module(*b"slowly", 0);
     let server = TestServer::builder().component(&slow).start().await;
     let mut client = server.connect().await;
     let mut events = Events::open(&mut client, "/", &[]).await;

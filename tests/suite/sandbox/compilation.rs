@@ -152,7 +152,7 @@ async fn the_compiler_dies_with_the_server() {
     // From now on it is killed when the server ends.
     confined(compiler).await;
     // The compiler yields the processors to requests.
-    assert_eq!(priority(&format!("/proc/{compiler}/stat")), "10");
+    assert_eq!(priority(format!("/proc/{compiler}/stat")), "10");
     serving.signal(Signal::KILL);
     serving.ended().await;
     swapping.await.unwrap().unwrap_err();
@@ -210,11 +210,11 @@ async fn check_compiles_with_its_own_priority() {
     let folder = Folder::new();
     let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
     let check = Program::new(["check", "--dialect", "any", &module]).spawn();
-    let own = priority(&format!("/proc/{}/stat", check.id()));
+    let own = priority(format!("/proc/{}/stat", check.id()));
     let compiler = started_child(check.id()).await;
     confined(compiler).await;
     for _ in 0..20 {
-        assert_eq!(priority(&format!("/proc/{compiler}/stat")), own);
+        assert_eq!(priority(format!("/proc/{compiler}/stat")), own);
         sleep(Duration::from_millis(10)).await;
     }
     check.signal(Signal::KILL);
