@@ -162,5 +162,5 @@ async fn a_new_javascript_module_passes_its_tests_and_serves_when_mounted() {
 #[tokio::test]
 #[ignore = "needs python3 with venv, and PyPI"]
 async fn a_new_python_module_passes_its_tests_and_serves_when_mounted() {
-    author("python", "handle.py", "handle.py", "handle.py:79 in mount").await;
+    author("python", "handle.py", "handle.py", "handle.py:80 in mount").await;
 }
