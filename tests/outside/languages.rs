@@ -162,5 +162,7 @@ async fn a_new_javascript_module_passes_its_tests_and_serves_when_mounted() {
 #[tokio::test]
 #[ignore = "needs python3 with venv, and PyPI"]
 async fn a_new_python_module_passes_its_tests_and_serves_when_mounted() {
-    author("python", "handle.py", "handle.py", "handle.py:80 in mount").await;
+    let source = fs::read_to_string(root().join("tests/guests/sdk/handle.py")).unwrap();
+    let line = 1 + source.lines().position(|line| line.contains("host.mount()")).unwrap();
+    author("python", "handle.py", "handle.py", &format!("handle.py:{line} in mount")).await;
 }

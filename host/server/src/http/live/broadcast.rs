@@ -126,7 +126,6 @@ mod tests {
     use super::{Broadcast, GROUP};
     use crate::http::live::content::Content;
     use crate::http::live::version::{Body, Version};
-    use std::pin::pin;
     use std::sync::{Arc, Barrier, Mutex};
     use std::task::{Context, Wake, Waker};
     use std::thread::{self, ThreadId};
@@ -176,6 +175,7 @@ mod tests {
         broadcast.lock().unwrap().publish(version(LAST + 1));
         assert!(broadcast.lock().unwrap().threads.is_empty());
     }
+
     /// The threads that have woken clients.
     #[derive(Default)]
     struct Woken(Mutex<Vec<ThreadId>>);
@@ -200,7 +200,7 @@ mod tests {
             waiting.push(Box::pin(client.changed()));
         }
         for changed in &mut waiting {
-            assert!(pin!(changed).poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(changed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
         thread::scope(|scope| drop(scope.spawn(|| broadcast.publish(version(1))).join()));
         let count = || woken.0.lock().unwrap().len();
