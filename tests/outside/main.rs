@@ -11,6 +11,7 @@ mod container;
 mod cors;
 mod dashboard;
 mod fleet;
+mod fleet_access;
 mod languages;
 mod live;
 mod metrics;
