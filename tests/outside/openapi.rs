@@ -48,8 +48,13 @@ async fn requests(schemathesis: &Path, address: &str, settings: &str, examples: 
 
 async fn check(schemathesis: &Path, args: &[&str], examples: u32) {
     let serving = Program::server().args(args).start().await;
-    let cases = requests(schemathesis, serving.url(), "", examples).await;
-    assert!(cases >= CASES, "{args:?}: {cases}");
+    // A run ends before its maximum when the generator of a parameter, by chance, repeats itself.
+    let mut cases = 0;
+    while cases < CASES {
+        let sent = requests(schemathesis, serving.url(), "", examples).await;
+        assert!(sent > 0, "{args:?}: no request after {cases}");
+        cases += sent;
+    }
     // Few of those are for a chain that exists.
     let known = "[parameters]\n\"path.id\" = \"ibc-0\"\n";
     requests(schemathesis, serving.url(), known, 50).await;
