@@ -170,11 +170,12 @@ fn server(runtime: &Runtime) -> TestServer {
     server
 }
 
-/// Publishes another maximum of gas for the first `count` chains.
+/// Publishes another maximum of gas for the first `count` chains, whose bodies have 1 KB.
 fn change(publisher: &StatePublisher, count: usize, turn: u64) {
     let mut chains = relayers::chains();
     for chain in &mut chains[..count] {
         chain.max_gas = Some(turn);
+        chain.memo_prefix = Some("memo".repeat(128));
     }
     publisher.set_chains(chains).unwrap();
 }
@@ -206,6 +207,7 @@ fn memory(report: &mut Report, runtime: &Runtime, count: usize) {
 fn latency(report: &mut Report, runtime: &Runtime, count: usize) {
     let server = server(runtime);
     let path = "/chain/chain-00".to_owned();
+    change(&server.publisher, 1, 0);
     let size = runtime.block_on(server.get(&path)).body.len();
     let streams = Streams::open(server.address, vec![path; count]);
     let mut times = Vec::with_capacity(CHANGES);
