@@ -39,6 +39,7 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
         add_test_of_page(&mine.join("tests/test_handle.py"));
     }
     run(&mine, test);
+    check_dev(&mine, &mine.join(source)).await;
     run(&mine, build);
     let module = mine.join(check.rsplit(' ').next().unwrap());
     let readme = fs::read_to_string(mine.join("README.md")).unwrap();
@@ -120,6 +121,26 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
     serving.logged(remedy).await;
 
     check_capsule(&capsules, remedy, place).await;
+}
+
+/// Checks that `dev` builds the module and serves it, also after a change of its source.
+async fn check_dev(folder: &Path, source: &Path) {
+    let dev = Program::new(["dev", folder.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let mut serving = dev.start().await;
+    let output = serving.printed("grants = ").await;
+    assert!(!output.contains("FAILED"), "{output}");
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
+
+    let text = fs::read_to_string(source).unwrap();
+    fs::write(source, text.replace(" chains: ", " of them: ")).unwrap();
+    let output = serving.printed("served after").await;
+    let difference = "    body: 2 chains: ibc-0, ibc-1\\n -> 2 of them: ibc-0, ibc-1\\n\n";
+    assert!(output.contains(difference), "{output}");
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them: ibc-0, ibc-1\n");
+    serving.stop().await;
+    fs::write(source, text).unwrap();
 }
 
 /// Adds the test on the page on debugging to those of a module in Python.
