@@ -171,7 +171,8 @@ impl RunPermit {
             }
             error
         };
-        slow_guests.run(start, guest, end).await.unwrap_or_else(Err)
+        // Boxed, because it is rarer than the rest, and larger.
+        Box::pin(slow_guests.run(start, guest, end)).await.unwrap_or_else(Err)
     }
 
     async fn execute_on_fresh_instance<T>(

@@ -155,7 +155,7 @@ impl ResponseCache {
     ) -> ResponseResult {
         let request_ref = RequestRef::from(&*request);
         let Some(storage) = self.storage(module, request_ref) else {
-            return self.run_unshared(module, request, state).await;
+            return self.run_unshared(module, request, state).boxed().await;
         };
         let arrival = state.peek().generation();
         let mut miss = Some(miss);
@@ -204,7 +204,8 @@ impl ResponseCache {
                 break;
             }
         }
-        let response = self.run_unshared(module, request.clone(), state).await?;
+        // Boxed, because the run of a client that waits for another one is rare and large.
+        let response = self.run_unshared(module, request.clone(), state).boxed().await?;
         // Otherwise the next requests would also have to wait for the failure of another.
         storage.entries.insert(module.digest(), request_ref, &response);
         Ok(response)
@@ -337,20 +338,23 @@ async fn execute(
 /// Runs in a task of its own, so that waiters are woken when the run has ended and not
 /// before, and so that a panic is an error for all of them. The task is aborted when the
 /// last waiter is dropped.
-async fn spawn_run(
+fn spawn_run(
     run: impl Future<Output = RunResult> + Send + 'static,
     started_on: Generation,
     request: Arc<GuestRequest>,
-) -> RunResult {
+) -> impl Future<Output = RunResult> + Send + 'static {
     let mut tasks = JoinSet::new();
+    // Not in the future, which would keep the room for it.
     tasks.spawn(run);
-    match tasks.join_next().await {
-        Some(Ok(result)) => result,
-        Some(Err(error)) => {
-            let response = Err(Arc::new(CallError::Host(error.to_string())));
-            RunResult { response, started_on, request }
+    async move {
+        match tasks.join_next().await {
+            Some(Ok(result)) => result,
+            Some(Err(error)) => {
+                let response = Err(Arc::new(CallError::Host(error.to_string())));
+                RunResult { response, started_on, request }
+            }
+            None => unreachable!("there is one"),
         }
-        None => unreachable!("there is one"),
     }
 }
 

@@ -9,6 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
+use futures_util::FutureExt;
 use futures_util::future::Either;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, HeaderValue};
@@ -349,9 +350,11 @@ fn handle(
     if request.body().is_end_stream() && !waits {
         return match respond(connections, activity, cancelled, client, request) {
             Either::Left(response) => pending.deliver(response),
-            // Boxed, so that a rare case does not enlarge the memory of each connection.
+            // Boxed, so that a rare case does not enlarge the memory of each connection. An async
+            // block would have room for two copies of the future that it awaits.
             Either::Right(responding) => {
-                Either::Right(Box::pin(async move { Ok(pending.send(responding.await).await) }))
+                let sent = responding.then(|response| pending.send(response));
+                Either::Right(Box::pin(sent.map(Ok)))
             }
         };
     }
@@ -380,12 +383,13 @@ fn handle(
             Err(error) => Err(error),
         };
         let response = match complete {
-            Err(error) => connections.service.refuse(&error, &request),
+            Err(error) => Either::Left(ready(connections.service.refuse(&error, &request))),
             Ok(()) => match respond(&connections, &activity, &cancelled, client, request) {
-                Either::Left(response) => response,
-                Either::Right(responding) => responding.await,
+                Either::Left(response) => Either::Left(ready(response)),
+                Either::Right(responding) => Either::Right(responding.boxed()),
             },
         };
+        let response = response.await;
         Ok(pending.send(response).await)
     }))
 }
