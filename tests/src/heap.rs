@@ -1,11 +1,12 @@
-//! An allocator that counts allocated bytes. It is for programs of their own that do one
+//! An allocator that counts allocations and their bytes. It is for programs of their own that do one
 //! thing at a time, which install it with `#[global_allocator]`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The system's allocator, with a counter.
+/// The system's allocator, with counters.
 pub struct Heap {
+    allocations: AtomicUsize,
     now: AtomicUsize,
     peak: AtomicUsize,
 }
@@ -15,7 +16,11 @@ impl Heap {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it is for a static")]
     pub const fn new() -> Self {
-        Self { now: AtomicUsize::new(0), peak: AtomicUsize::new(0) }
+        Self {
+            allocations: AtomicUsize::new(0),
+            now: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+        }
     }
 
     /// Returns by how many bytes allocations grew, at their peak, while `work` ran.
@@ -26,7 +31,16 @@ impl Heap {
         self.peak.load(Relaxed) - before
     }
 
+    /// Returns the number of allocations of all threads while `work` ran. An allocation that
+    /// grows is a new one.
+    pub fn allocations_of(&self, work: impl FnOnce()) -> usize {
+        let before = self.allocations.load(Relaxed);
+        work();
+        self.allocations.load(Relaxed) - before
+    }
+
     fn add(&self, bytes: usize) {
+        self.allocations.fetch_add(1, Relaxed);
         let now = self.now.fetch_add(bytes, Relaxed) + bytes;
         self.peak.fetch_max(now, Relaxed);
     }

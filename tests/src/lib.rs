@@ -19,6 +19,7 @@
 //! | `nats.rs` | a server of NATS, which tests can kill |
 //! | `nats_accounts.rs` | accounts and credentials for NATS, as `nsc` creates them |
 //! | `relayer.rs` | a scripted relayer, healthy or faulty |
+//! | `bare_hyper.rs` | servers that are bare hyper, as baselines |
 //! | `heap.rs` | a counting allocator |
 //! | `measure.rs` | quantiles and memory use, for benchmarks |
 //! | `component.rs` | components with unusual behaviour |
@@ -33,6 +34,7 @@
 //! a test makes it slow. A failure in a test's own set-up panics at once.
 #![expect(clippy::missing_panics_doc, reason = "a harness fails by panicking")]
 
+pub mod bare_hyper;
 pub mod cargo;
 pub mod certificates;
 pub mod client;

@@ -14,6 +14,7 @@ use relayer_rest_host::config::{CertificateConfig, ListenAddress, ListenConfig};
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::bare_hyper;
 use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::collector::Collector;
 use relayer_rest_tests::folder::Folder;
@@ -75,7 +76,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
 
 fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, workers: u64) {
     let load = Load::new(path, ROUND);
-    let bare = runtime.block_on(servers::bare(ours, path));
+    let bare = runtime.block_on(bare_hyper::start(ours, path));
     let what = format!("hit on {path} with {workers} workers, to bare hyper");
     compare(report, &what, &load, (ours, bare), Target::AtLeast(0.95));
     let target = match (path, workers) {
@@ -180,7 +181,7 @@ pub(crate) fn measure_tls(report: &mut Report) {
         for server in [&plain, &ours] {
             relayers::fill(&server.publisher, 700);
         }
-        let bare = |path| runtime.block_on(servers::bare_tls(plain.address, path, &issued));
+        let bare = |path| runtime.block_on(bare_hyper::start_tls(plain.address, path, &issued));
         let bare = ["/version", "/chains", "/state"].map(|path| (path, bare(path)));
         (runtime, plain, ours, bare)
     };

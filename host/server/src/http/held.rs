@@ -7,8 +7,8 @@ use super::send_budget::Reservation;
 
 /// A response that a connection holds, until the system or its client has it.
 ///
-/// It is shared by all holders of the response's memory, so that the memory is counted
-/// until the last of them is dropped.
+/// If parts of the response's memory have several holders, they share it, so that the memory is
+/// counted until the last of them is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     sending: Sending,

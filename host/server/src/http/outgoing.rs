@@ -26,7 +26,7 @@ pub(super) type HttpResponse = hyper::Response<Outgoing>;
 /// A body that was not handed to hyper completely.
 pub(super) struct Outgoing {
     left: Bytes,
-    held: Option<Arc<Held>>,
+    held: Option<Counted>,
     part: usize,
     events: Events,
 }
@@ -41,9 +41,31 @@ enum Events {
 /// A part of a body, which is counted until it is written or dropped.
 pub(super) struct Part {
     left: Bytes,
-    held: Option<Arc<Held>>,
+    held: Option<Counted>,
     /// The bytes that were taken since the last progress.
     taken: usize,
+}
+
+/// The accounting of a response: most have one holder, and need no allocation for it.
+enum Counted {
+    Alone(Held),
+    Shared(Arc<Held>),
+}
+
+impl Counted {
+    fn shared(self) -> Arc<Held> {
+        match self {
+            Self::Alone(held) => Arc::new(held),
+            Self::Shared(held) => held,
+        }
+    }
+
+    fn held(&self) -> &Held {
+        match self {
+            Self::Alone(held) => held,
+            Self::Shared(held) => held,
+        }
+    }
 }
 
 /// The value of a header that keeps its response counted until the head is written or
@@ -86,7 +108,7 @@ impl Outgoing {
 
     /// Attaches the accounting of the response to the body, which is sent in one piece.
     pub(super) fn held(self, held: Held) -> Self {
-        Self { held: Some(Arc::new(held)), ..self }
+        Self { held: Some(Counted::Alone(held)), ..self }
     }
 
     /// Attaches the accounting of the response to the body, which is sent in parts, and
@@ -102,7 +124,7 @@ impl Outgoing {
                 *value = guarded;
             }
         }
-        Self { held: Some(held), part: PART, ..self }
+        Self { held: Some(Counted::Shared(held)), part: PART, ..self }
     }
 }
 
@@ -122,11 +144,17 @@ impl Body for Outgoing {
                 self.events = Events::None;
                 return Poll::Ready(None);
             };
-            (self.left, self.held) = (event, Some(Arc::new(held)));
+            (self.left, self.held) = (event, Some(Counted::Alone(held)));
         }
         let length = self.left.len().min(self.part);
         let left = self.left.split_to(length);
-        Poll::Ready(Some(Ok(Frame::data(Part { left, held: self.held.clone(), taken: 0 }))))
+        let mut held = self.held.take();
+        if !self.left.is_empty() {
+            let shared = held.map(Counted::shared);
+            self.held = shared.clone().map(Counted::Shared);
+            held = shared.map(Counted::Shared);
+        }
+        Poll::Ready(Some(Ok(Frame::data(Part { left, held, taken: 0 }))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -158,7 +186,7 @@ impl Buf for Part {
         if self.taken >= PROGRESS || self.left.is_empty() {
             let taken = take(&mut self.taken);
             if let Some(held) = &self.held {
-                held.sending().goes_on(taken);
+                held.held().sending().goes_on(taken);
             }
         }
     }
