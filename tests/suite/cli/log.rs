@@ -174,7 +174,7 @@ async fn a_panic_is_logged_with_its_message_and_location() {
     let folder = Folder::new();
     folder.write("guest.wasm", WASI_GUEST);
     let settings = "[[extension]]\nname = 'guest'\nmodule = 'guest.wasm'\nwasi = true\n";
-    let config = folder.write("rest.toml", format!("{settings}limits.queue-wait = '1min'\n"));
+    let config = folder.write("rest.toml", format!("{settings}limits.queue-wait = '10min'\n"));
     let mut process = Program::server().args(["--config", &config]).start().await;
     let mut client = process.connect().await;
     let with_id = [("x-request-id", "my-id")];

@@ -138,7 +138,8 @@ async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option
         panic!("{what}: {report:?}")
     };
     assert!(message.contains("failed with at most 64.0 MiB"), "{what}: {message}");
-    let more = measure::peak_memory_of(serving.id()) - before;
+    // The peak may be less if memory was returned meanwhile.
+    let more = measure::peak_memory_of(serving.id()).saturating_sub(before);
     assert!(more < 50 << 20, "{what}: {more} bytes more");
     let report = client.swap("/", any(component::with_response(202, "a", b"c"))).await.unwrap();
     assert_eq!(report.outcome, SwapOutcome::Swapped, "{what}");

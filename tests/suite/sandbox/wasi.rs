@@ -141,7 +141,7 @@ async fn output_is_logged() {
 
     fs::write(
         &config,
-        format!("{settings}wasi = true\nlimits.log = '4KiB'\nlimits.queue-wait = '1min'\n"),
+        format!("{settings}wasi = true\nlimits.log = '4KiB'\nlimits.queue-wait = '10min'\n"),
     )
     .unwrap();
     let args = ["--config", config.to_str().unwrap()];

@@ -69,7 +69,7 @@ async fn a_process_killed_during_a_swap_starts_again() {
 async fn many_swaps_leak_neither_memory_nor_permits() {
     let folder = Folder::new();
     // One permit: if a swap leaks it, the next request is not served.
-    let config = folder.write("c.toml", "[module.limits]\nconcurrency = 1\nqueue-wait = '1min'");
+    let config = folder.write("c.toml", "[module.limits]\nconcurrency = 1\nqueue-wait = '10min'");
     let cache = folder.join("cache");
     let cache = cache.to_str().unwrap();
     let mut serving =
