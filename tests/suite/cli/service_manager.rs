@@ -1,15 +1,17 @@
 //! Does a service manager learn when the server is ready, reloads, lives and stops?
 
 use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::wait::DEADLINE;
 use rustix::process::Signal;
 
-/// The socket of a service manager.
+/// The socket of a service manager. A thread reads it: a server whose messages are not read waits.
 struct Manager {
-    socket: UnixDatagram,
+    messages: Receiver<String>,
     path: String,
     _folder: Folder,
 }
@@ -19,8 +21,15 @@ impl Manager {
         let folder = Folder::new();
         let path = folder.path("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(DEADLINE)).unwrap();
-        Self { socket, path, _folder: folder }
+        let (sender, messages) = channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length) = socket.recv(&mut buffer)
+                && sender.send(String::from_utf8(buffer[..length].to_vec()).unwrap()).is_ok()
+            {
+            }
+        });
+        Self { messages, path, _folder: folder }
     }
 
     /// Waits for the next message other than one of the watchdog.
@@ -34,9 +43,7 @@ impl Manager {
     }
 
     fn any(&self) -> String {
-        let mut buffer = [0; 4096];
-        let length = self.socket.recv(&mut buffer).unwrap();
-        String::from_utf8(buffer[..length].to_vec()).unwrap()
+        self.messages.recv_timeout(DEADLINE).unwrap()
     }
 }
 
