@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tracing::{Instrument, Span};
 
@@ -155,7 +156,7 @@ impl ResponseCache {
     ) -> ResponseResult {
         let request_ref = RequestRef::from(&*request);
         let Some(storage) = self.storage(module, request_ref) else {
-            return self.run_unshared(module, request, state).boxed().await;
+            return self.run_unshared(module, request, state).await;
         };
         let arrival = state.peek().generation();
         let mut miss = Some(miss);
@@ -204,26 +205,29 @@ impl ResponseCache {
                 break;
             }
         }
-        // Boxed, because the run of a client that waits for another one is rare and large.
-        let response = self.run_unshared(module, request.clone(), state).boxed().await?;
+        let response = self.run_unshared(module, request.clone(), state).await?;
         // Otherwise the next requests would also have to wait for the failure of another.
         storage.entries.insert(module.digest(), request_ref, &response);
         Ok(response)
     }
 
     /// Runs the module for one request; the run is not shared.
-    async fn run_unshared(
-        &self,
-        module: &Module,
+    fn run_unshared<'a>(
+        &'a self,
+        module: &'a Module,
         request: Arc<GuestRequest>,
-        state: &StateReader,
-    ) -> ResponseResult {
-        let is_repeatable = !depends_on_body(module, RequestRef::from(&*request));
-        let response = execute(module, request, state, &self.permits, &self.tap).await?;
-        if is_repeatable {
-            self.hot_requests.count(module.digest(), &response);
-        }
-        Ok(response)
+        state: &'a StateReader,
+    ) -> BoxFuture<'a, ResponseResult> {
+        let run = async move {
+            let is_repeatable = !depends_on_body(module, RequestRef::from(&*request));
+            let response = execute(module, request, state, &self.permits, &self.tap).await?;
+            if is_repeatable {
+                self.hot_requests.count(module.digest(), &response);
+            }
+            Ok(response)
+        };
+        // Boxed, so that requests that wait for a shared run have no room for one of their own.
+        run.boxed()
     }
 
     /// Returns the cached response to a request, which may no longer be valid. It does not count
