@@ -48,7 +48,6 @@ mod fleet;
 mod fleet_command;
 mod grant_args;
 mod idle_memory;
-#[cfg(feature = "registries")]
 mod inspect;
 mod log;
 mod man;
@@ -60,11 +59,8 @@ mod poll;
 mod progress;
 mod project;
 mod publish;
-#[cfg(feature = "registries")]
 mod pull;
-#[cfg(feature = "registries")]
 mod push;
-#[cfg(feature = "registries")]
 mod registries;
 mod reload;
 mod replay;
@@ -105,15 +101,12 @@ use dev::DevArgs;
 use doctor::DoctorArgs;
 use explain::ExplainArgs;
 use fleet_command::FleetCommand;
-#[cfg(feature = "registries")]
 use inspect::InspectArgs;
 use man::ManArgs;
 use module::ModuleArgs;
 use new::NewArgs;
 use publish::PublishArgs;
-#[cfg(feature = "registries")]
 use pull::PullArgs;
-#[cfg(feature = "registries")]
 use push::PushArgs;
 use reload::ReloadArgs;
 use replay::ReplayArgs;
@@ -192,13 +185,10 @@ enum Command {
     /// Write the bundled module to a file
     Module(ModuleArgs),
     /// Pull a module from an OCI registry to a file
-    #[cfg(feature = "registries")]
     Pull(PullArgs),
     /// Push a module to an OCI registry
-    #[cfg(feature = "registries")]
     Push(PushArgs),
     /// Describe a module in an OCI registry or in a file
-    #[cfg(feature = "registries")]
     Inspect(InspectArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
@@ -271,11 +261,8 @@ impl Command {
             Self::Dev(args) => dev::run(args),
             Self::New(args) => new::run(args),
             Self::Module(args) => module::run(args),
-            #[cfg(feature = "registries")]
             Self::Pull(args) => pull::run(args),
-            #[cfg(feature = "registries")]
             Self::Push(args) => push::run(args),
-            #[cfg(feature = "registries")]
             Self::Inspect(args) => inspect::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),

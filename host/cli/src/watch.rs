@@ -18,7 +18,6 @@ use serde_json::Value;
 use tracing::warn;
 use ureq::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use ureq::http::{HeaderName, HeaderValue, StatusCode};
-use ureq::tls::TlsConfig;
 use ureq::{Agent, Body};
 use url::Url;
 
@@ -117,19 +116,9 @@ fn agent(url: &Url) -> Result<Agent, Failure> {
         .timeout_connect(Some(CONNECT))
         .timeout_recv_response(Some(SILENCE));
     if url.scheme() == "https" {
-        config = config.tls_config(tls()?);
+        config = config.tls_config(relayer_rest_oci::tls()?);
     }
     Ok(config.build().into())
-}
-
-#[cfg(feature = "registries")]
-fn tls() -> Result<TlsConfig, Failure> {
-    Ok(relayer_rest_oci::tls()?)
-}
-
-#[cfg(not(feature = "registries"))]
-fn tls() -> Result<TlsConfig, Failure> {
-    Err("this build has no TLS; build it with the feature registries, or use http://".into())
 }
 
 impl Watched {
