@@ -1,7 +1,8 @@
-//! How much memory does reading a relayer's response take, and how many allocations a hit? In
-//! a process of its own, since all allocations are counted.
+//! How much memory do a relayer's response and a waiting miss take, and how many allocations a
+//! hit? In a process of its own, since all allocations are counted.
 
 mod hits;
+mod misses;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -73,8 +74,9 @@ fn workers(count: usize) -> String {
 
 /// One test, because allocations of other threads would be counted.
 #[test]
-fn memory_is_proportional_to_the_response_and_hits_allocate_nothing() {
+fn responses_hits_and_misses_take_little_memory() {
     hits::a_hit_allocates_no_more_than_bare_hyper(&HEAP);
+    misses::a_pending_miss_takes_no_more_than_its_charge(&HEAP);
     reading_a_response_takes_memory_proportional_to_it();
     the_inputs_of_fuzzing_take_no_more_memory();
     metrics_take_little_memory();

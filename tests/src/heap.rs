@@ -31,6 +31,13 @@ impl Heap {
         self.peak.load(Relaxed) - before
     }
 
+    /// Returns by how many bytes allocations grew while `work` ran.
+    pub fn growth_of(&self, work: impl FnOnce()) -> usize {
+        let before = self.now.load(Relaxed);
+        work();
+        self.now.load(Relaxed).saturating_sub(before)
+    }
+
     /// Returns the number of allocations of all threads while `work` ran. An allocation that
     /// grows is a new one.
     pub fn allocations_of(&self, work: impl FnOnce()) -> usize {
