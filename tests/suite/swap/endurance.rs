@@ -1,5 +1,7 @@
 //! Do many swaps, and swaps that are cut short, leave the server as it was?
 
+use std::process::Command;
+
 use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::{SwapOutcome, SwapStep};
 use relayer_rest_tests::folder::Folder;
@@ -97,4 +99,15 @@ async fn many_swaps_leak_neither_memory_nor_permits() {
     }
     let after = measure::resident_memory_of(serving.id());
     assert!(after * 100 <= memory * 105, "{memory} bytes after 100 swaps, {after} after 1,000");
+}
+
+/// The soak test itself takes too long. Its settings must still be those of the server.
+#[test]
+fn the_soak_test_starts_and_reloads_its_server() {
+    let mut soak = Command::new(env!("CARGO_BIN_EXE_soak"));
+    let output = soak.args(["--minutes", "0"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("wrong responses: 0"), "{stdout}");
 }
