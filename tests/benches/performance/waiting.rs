@@ -175,7 +175,7 @@ fn change(publisher: &StatePublisher, count: usize, turn: u64) {
     let mut chains = relayers::chains();
     for chain in &mut chains[..count] {
         chain.max_gas = Some(turn);
-        chain.memo_prefix = Some("memo".repeat(128));
+        chain.key_name = Some("key-".repeat(128));
     }
     publisher.set_chains(chains).unwrap();
 }
