@@ -23,7 +23,7 @@ use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
 use relayer_rest_host::registry::{Candidate, Source, SwapOutcome};
-use relayer_rest_tests::cargo::WASI_GUEST;
+use relayer_rest_tests::cargo::{FAILING_GUEST, WASI_GUEST};
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component::{self, TRAP, hostile};
 use relayer_rest_tests::measure;
@@ -53,30 +53,66 @@ const SLACK: u64 = 8 << 20;
 /// The extension that a reload replaces.
 const RELOADED: &str = "wasi";
 
-/// Returns the mounted extensions, and the statuses that they may respond with: on a busy
-/// machine, each may time out.
-fn extensions() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
-    vec![
-        ("spin", component::of_handler("(loop br 0) unreachable"), &[504, 503]),
-        ("trap", component::of_handler("unreachable"), &[500, 503, 504]),
-        ("recursion", hostile::recursion(), &[500, 503, 504]),
-        ("memory", hostile::memory_bomb(), &[500, 503, 504]),
-        ("table", hostile::table_bomb(), &[500, 503, 504]),
-        ("body", hostile::huge_body(), &[502, 503, 504]),
-        ("headers", hostile::endless_headers(), &[502, 503, 504]),
-        ("flood", hostile::log_flood(), &[504, 503]),
-        ("start", hostile::trap_in_start(), &[500, 503, 504]),
-        ("wasi", WASI_GUEST.to_vec(), &[200, 500, 503, 504]),
-    ]
+/// The status of a mount that is disabled, or has too many requests.
+const UNAVAILABLE: u16 = 503;
+
+/// A mounted extension.
+struct Extension {
+    name: &'static str,
+    module: Vec<u8>,
+    /// The rest of the targets of requests, which take turns; `#` is their number.
+    behaviour: &'static [&'static str],
+    /// The statuses of its responses, each of which must occur, besides [`UNAVAILABLE`].
+    statuses: &'static [u16],
 }
 
-/// Returns the path of a request for an extension. Most behave alike on all paths.
-fn path(name: &str, number: usize) -> String {
-    let tried = ["hoard", "exit", "flood", "print", "time", "files", "sockets", "wait"];
-    match name {
-        "wasi" => format!("/ext/wasi/{}/{number}", tried[number % tried.len()]),
-        _ => format!("/ext/{name}/{number}"),
+impl Extension {
+    /// Returns the events that must occur, as they are counted.
+    fn events(&self) -> impl Iterator<Item = String> {
+        self.statuses.iter().map(|status| format!("{}: {status}", self.name))
     }
+}
+
+fn extensions() -> [Extension; 4] {
+    let failing = |name| Extension {
+        name,
+        module: FAILING_GUEST.to_vec(),
+        behaviour: &[
+            "/#?then=panic",
+            "/#?then=endless",
+            "/#?then=invalid",
+            "/#?then=index",
+            "/#?then=divide",
+            "/#?read=state",
+        ],
+        statuses: &[200, 500, 502, 504],
+    };
+    [
+        failing("failing"),
+        failing("other"),
+        Extension {
+            name: RELOADED,
+            module: WASI_GUEST.to_vec(),
+            behaviour: &[
+                "/hoard/#",
+                "/exit/#",
+                "/flood/#",
+                "/print/#",
+                "/time/#",
+                "/files/#",
+                "/sockets/#",
+                "/wait/#",
+            ],
+            statuses: &[200, 500, 504],
+        },
+        // The checks before it serves disable it.
+        Extension {
+            name: "start",
+            module: hostile::trap_in_start(),
+            behaviour: &["/#"],
+            statuses: &[],
+        },
+    ]
 }
 
 /// The counts of events, and the failures.
@@ -133,7 +169,7 @@ async fn soak(time: Duration) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let relayer = Relayer::start(Script::of_0_7());
     let file = folder.path().join("relayer-rest.toml");
-    for (name, module, _) in extensions() {
+    for Extension { name, module, .. } in extensions() {
         fs::write(folder.path().join(format!("{name}.wasm")), module).unwrap();
     }
     fs::write(&file, settings(8)).unwrap();
@@ -189,6 +225,17 @@ async fn soak(time: Duration) -> bool {
     for (what, count) in &counts {
         println!("| {what} | {count} |");
     }
+    if !time.is_zero() {
+        let missing = extensions()
+            .iter()
+            .flat_map(Extension::events)
+            .filter(|event| !counts.contains_key(event))
+            .collect::<Vec<_>>();
+        checks.push((
+            missing.is_empty(),
+            format!("events that did not occur: {}", missing.join(", ")),
+        ));
+    }
     checks.push((wrong.is_empty(), format!("wrong responses: {}", wrong.len())));
     println!();
     for (is_right, check) in &checks {
@@ -197,7 +244,7 @@ async fn soak(time: Duration) -> bool {
     checks.iter().all(|(is_right, _)| *is_right)
 }
 
-/// Returns the checks of the server's resources after the load, and what they found.
+/// Returns the checks of the resources of the server after the load, and their findings.
 fn growth(before: &Held, after: &Held) -> [(bool, String); 4] {
     let most = before.memory + (before.memory * GROWTH / 100).max(SLACK);
     // Each mount starts its threads for long runs on the first of them, up to the number
@@ -238,12 +285,13 @@ fn settings(queue: u32) -> String {
     let mut text =
         "[module.limits]\ntime = '2s'\nresponse-cache = '2MiB'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
             .to_owned();
-    for (name, _, _) in extensions() {
-        let wasi = name == "wasi";
+    for Extension { name, .. } in extensions() {
+        let wasi = name == RELOADED;
         let queue = if name == RELOADED { queue } else { 8 };
+        let grants = "'chains', 'commands', 'log', 'mount', 'query', 'request', 'snapshot', 'state', 'telemetry', 'version'";
         writeln!(
             text,
-            "[[extension]]\nname = '{name}'\nmodule = '{name}.wasm'\ngrants = ['log']\n\
+            "[[extension]]\nname = '{name}'\nmodule = '{name}.wasm'\ngrants = [{grants}]\n\
              wasi = {wasi}\n[extension.failure-policy]\nfailures = 1000\nwindow = '1ms'\n\
              [extension.limits]\ntime = '100ms'\nmemory = '4MiB'\nbody = '1MiB'\n\
              concurrency = 8\nqueue = {queue}\nresponse-cache = '1MiB'"
@@ -260,9 +308,10 @@ async fn run(soak: &Soak, relayer: &Relayer, modules: &[Vec<u8>]) {
         tasks.spawn(soak.clone().good());
         tasks.spawn(soak.clone().reconnecting());
     }
-    for (name, _, statuses) in extensions() {
+    for extension in extensions() {
+        let extension = Arc::new(extension);
         for _ in 0..2 {
-            tasks.spawn(soak.clone().extension(name, statuses));
+            tasks.spawn(soak.clone().extension(Arc::clone(&extension)));
         }
     }
     for _ in 0..3 {
@@ -364,17 +413,20 @@ impl Soak {
         }
     }
 
-    async fn extension(self, name: &'static str, statuses: &'static [u16]) {
+    async fn extension(self, extension: Arc<Extension>) {
+        let Extension { name, behaviour, statuses, .. } = *extension;
         let mut client = self.client().await;
-        for number in 0.. {
+        for number in 0_usize.. {
             if self.is_over() {
                 return;
             }
-            let path = path(name, number);
+            let path = behaviour[number % behaviour.len()].replace('#', &number.to_string());
+            let path = format!("/ext/{name}{path}");
             let start = Instant::now();
             let status = client.get(&path).await.status.as_u16();
             self.counts.add(format!("{name}: {status}"));
-            if !statuses.contains(&status) || start.elapsed() > LATE {
+            let is_known = status == UNAVAILABLE || statuses.contains(&status);
+            if !is_known || start.elapsed() > LATE {
                 self.counts.wrong(&format!("{path}: {status} after {:?}", start.elapsed()));
             }
             sleep(Duration::from_millis(2)).await;
@@ -399,8 +451,8 @@ impl Soak {
                 return;
             }
             let mut stream = TcpStream::connect(self.address).await.unwrap();
-            let path = ["/state", "/ext/spin/reset"][number % 2];
-            let request = format!("GET {path}?{number} HTTP/1.1\r\nhost: x\r\n\r\n");
+            let path = ["/state?", "/ext/failing/reset?then=endless"][number % 2];
+            let request = format!("GET {path}&{number} HTTP/1.1\r\nhost: x\r\n\r\n");
             stream.write_all(request.as_bytes()).await.ok();
             sleep(Duration::from_millis(number as u64 % 7)).await;
             stream.set_zero_linger().ok();
@@ -497,8 +549,9 @@ impl Soak {
                 }
             }
             if number % 6 == 5 {
-                // The module traps, and is rolled back.
-                let response = self.client().await.get(&format!("{TRAP}?{number}")).await;
+                // The module traps, and is rolled back. The response to this method is not cached,
+                // so that the checks of the next swap do not repeat the request.
+                let response = self.client().await.request("POST", TRAP).await;
                 self.counts.add(format!(
                     "requests at which a new module fails: {}",
                     response.status.as_u16()
