@@ -16,16 +16,16 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
-use relayer_rest_host::registry::{Candidate, Source, SwapOutcome};
+use relayer_rest_host::registry::{Candidate, MountState, MountStatus, Source, SwapOutcome};
 use relayer_rest_tests::cargo::{FAILING_GUEST, WASI_GUEST};
 use relayer_rest_tests::client::{Client, Response};
-use relayer_rest_tests::component::{self, TRAP, hostile};
+use relayer_rest_tests::component::{self, hostile};
 use relayer_rest_tests::measure;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::relayer::{Fault, Relayer, Script, state};
@@ -55,6 +55,16 @@ const RELOADED: &str = "wasi";
 
 /// The status of a mount that is disabled, or has too many requests.
 const UNAVAILABLE: u16 = 503;
+
+/// The extension that the checks before it serves disable.
+const DISABLED: &str = "start";
+
+/// The target for which a new module traps. The checks of the next one would repeat it if it was
+/// counted as a request of clients; it is too long for that.
+static TRAP: LazyLock<String> = LazyLock::new(|| format!("/{}", "trap/".repeat(250)));
+
+/// The name of a rollback, as it is counted.
+const ROLLED_BACK: &str = "new modules that failed and were rolled back";
 
 /// A mounted extension.
 struct Extension {
@@ -105,9 +115,8 @@ fn extensions() -> [Extension; 4] {
             ],
             statuses: &[200, 500, 504],
         },
-        // The checks before it serves disable it.
         Extension {
-            name: "start",
+            name: DISABLED,
             module: hostile::trap_in_start(),
             behaviour: &["/#"],
             statuses: &[],
@@ -139,6 +148,23 @@ impl Counts {
             eprintln!("WRONG: {start}");
             counted.wrong.push(start);
         }
+    }
+
+    /// Adds the failures that another count found.
+    fn add_wrong(&self, other: &Self) {
+        self.0.lock().unwrap().wrong.append(&mut other.0.lock().unwrap().wrong);
+    }
+
+    /// Returns the check that each expected event occurred, and its finding.
+    fn are_complete(&self) -> (bool, String) {
+        let counts = &self.0.lock().unwrap().counts;
+        let expected = extensions();
+        let expected = expected.iter().flat_map(Extension::events);
+        let missing: Vec<_> = expected
+            .chain([ROLLED_BACK.to_owned()])
+            .filter(|event| !counts.contains_key(event))
+            .collect();
+        (missing.is_empty(), format!("events that did not occur: {}", missing.join(", ")))
     }
 }
 
@@ -196,7 +222,7 @@ async fn soak(time: Duration) -> bool {
     let modules: Vec<Vec<u8>> = ["", "a", "b"]
         .iter()
         .map(|note| noted(note))
-        .chain([component::that_traps_later("1")])
+        .chain([component::that_traps_for(&TRAP, "1")])
         .collect();
     let labels = modules.iter().map(|module| format!("api@{}", Digest::new(module).short()));
     let mut soak = Soak {
@@ -208,33 +234,22 @@ async fn soak(time: Duration) -> bool {
         end: Instant::now() + WARM_UP.min(time),
     };
     println!("{}", machine());
-    let mut checks = Vec::new();
-    if time.is_zero() {
-        run(&soak, &relayer, &modules).await;
-    } else {
-        // The warm-up: memory that is allocated now is needed.
-        run(&soak, &relayer, &modules).await;
+    // The warm-up: memory that is allocated now is needed.
+    run(&soak, &relayer, &modules).await;
+    let mut checks = vec![soak.extensions_are_as_expected().await];
+    if !time.is_zero() {
         let before = usage_at_rest(server.id()).await;
-        soak.counts = Counts::default();
+        let warm_up = std::mem::take(&mut soak.counts);
         soak.end = Instant::now() + time;
         run(&soak, &relayer, &modules).await;
         checks.extend(growth(&before, &usage_at_rest(server.id()).await));
+        checks.push(soak.counts.are_complete());
+        soak.counts.add_wrong(&warm_up);
     }
     let Counted { counts, wrong } = std::mem::take(&mut *soak.counts.0.lock().unwrap());
     println!("\n| event | count |\n|---|---|");
     for (what, count) in &counts {
         println!("| {what} | {count} |");
-    }
-    if !time.is_zero() {
-        let missing = extensions()
-            .iter()
-            .flat_map(Extension::events)
-            .filter(|event| !counts.contains_key(event))
-            .collect::<Vec<_>>();
-        checks.push((
-            missing.is_empty(),
-            format!("events that did not occur: {}", missing.join(", ")),
-        ));
     }
     checks.push((wrong.is_empty(), format!("wrong responses: {}", wrong.len())));
     println!();
@@ -242,6 +257,10 @@ async fn soak(time: Duration) -> bool {
         println!("{} {check}", if *is_right { "ok   " } else { "WRONG" });
     }
     checks.iter().all(|(is_right, _)| *is_right)
+}
+
+fn is_loading(mount: &MountStatus) -> bool {
+    matches!(mount.state, MountState::Loading)
 }
 
 /// Returns the checks of the resources of the server after the load, and their findings.
@@ -282,16 +301,16 @@ fn noted(note: &str) -> Vec<u8> {
 /// Returns the settings, with this queue length for one extension. The response caches
 /// are so small that they are full before the count begins.
 fn settings(queue: u32) -> String {
+    const GRANTS: &str = "'chains', 'commands', 'log', 'mount', 'query', 'request', 'snapshot', 'state', 'telemetry', 'version'";
     let mut text =
         "[module.limits]\ntime = '2s'\nresponse-cache = '2MiB'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
             .to_owned();
     for Extension { name, .. } in extensions() {
         let wasi = name == RELOADED;
         let queue = if name == RELOADED { queue } else { 8 };
-        let grants = "'chains', 'commands', 'log', 'mount', 'query', 'request', 'snapshot', 'state', 'telemetry', 'version'";
         writeln!(
             text,
-            "[[extension]]\nname = '{name}'\nmodule = '{name}.wasm'\ngrants = [{grants}]\n\
+            "[[extension]]\nname = '{name}'\nmodule = '{name}.wasm'\ngrants = [{GRANTS}]\n\
              wasi = {wasi}\n[extension.failure-policy]\nfailures = 1000\nwindow = '1ms'\n\
              [extension.limits]\ntime = '100ms'\nmemory = '4MiB'\nbody = '1MiB'\n\
              concurrency = 8\nqueue = {queue}\nresponse-cache = '1MiB'"
@@ -335,6 +354,35 @@ async fn run(soak: &Soak, relayer: &Relayer, modules: &[Vec<u8>]) {
 }
 
 impl Soak {
+    /// Returns the check that only one extension is disabled, and its finding.
+    async fn extensions_are_as_expected(&self) -> (bool, String) {
+        let mounts = loop {
+            match self.control.status().await {
+                Err(error) => return (false, format!("status: {error}")),
+                Ok(status) if !status.mounts.iter().any(is_loading) => break status.mounts,
+                Ok(_) => sleep(Duration::from_millis(100)).await,
+            }
+        };
+        let disabled: Vec<_> = mounts
+            .iter()
+            .filter(|mount| !matches!(mount.state, MountState::Active { .. }))
+            .map(|mount| mount.name.as_str())
+            .collect();
+        let is_right = mounts.len() == 1 + extensions().len() && disabled == [DISABLED];
+        (is_right, format!("extensions that are not active: {}", disabled.join(", ")))
+    }
+
+    /// Returns the number of rollbacks of the API's mount.
+    async fn rollbacks(&self) -> u64 {
+        match self.control.status().await {
+            Ok(status) => status.mounts[0].deployments.rollbacks,
+            Err(error) => {
+                self.counts.wrong(&format!("status: {error}"));
+                0
+            }
+        }
+    }
+
     fn is_over(&self) -> bool {
         Instant::now() >= self.end
     }
@@ -549,13 +597,12 @@ impl Soak {
                 }
             }
             if number % 6 == 5 {
-                // The module traps, and is rolled back. The response to this method is not cached,
-                // so that the checks of the next swap do not repeat the request.
-                let response = self.client().await.request("POST", TRAP).await;
-                self.counts.add(format!(
-                    "requests at which a new module fails: {}",
-                    response.status.as_u16()
-                ));
+                // The module traps, and is rolled back. The response to this method is not cached.
+                let before = self.rollbacks().await;
+                self.client().await.request("POST", &TRAP).await;
+                if self.rollbacks().await > before {
+                    self.counts.add(ROLLED_BACK);
+                }
                 // With or without a rollback before.
                 self.control.swap("/", candidate(&modules[0], Dialect::V0_7)).await.ok();
             }
