@@ -502,18 +502,10 @@ pub fn that_wants_too_much() -> Vec<u8> {
     )
 }
 
-/// Returns a component that responds with 200 and this JSON body, but traps for targets of the
-/// length of [`TRAP`].
+/// Returns a component that responds with 200 and this JSON body, but traps for a path of
+/// 31 bytes.
 #[must_use]
 pub fn that_traps_later(body: &str) -> Vec<u8> {
-    that_traps_for(TRAP, body)
-}
-
-/// Returns a component that responds with 200 and this JSON body, but traps for targets of the
-/// length of this one.
-#[must_use]
-pub fn that_traps_for(target: &str, body: &str) -> Vec<u8> {
-    let trap = target.len();
     let length = body.len();
     let body = body.replace('"', "\\22");
     of_module(&format!(
@@ -525,7 +517,7 @@ pub fn that_traps_for(target: &str, body: &str) -> Vec<u8> {
                 i32.const 65536)
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32) (result i32)
-                (i32.eq (local.get 3) (i32.const {trap}))
+                (i32.eq (local.get 3) (i32.const 31))
                 if unreachable end
                 (i32.store16 (i32.const 0) (i32.const 200))
                 (i32.store (i32.const 4) (i32.const 32))

@@ -16,7 +16,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::conformance::Dialect;
@@ -58,10 +58,6 @@ const UNAVAILABLE: u16 = 503;
 
 /// The extension that the checks before it serves disable.
 const DISABLED: &str = "start";
-
-/// The target for which a new module traps. The checks of the next one would repeat it if it was
-/// counted as a request of clients; it is too long for that.
-static TRAP: LazyLock<String> = LazyLock::new(|| format!("/{}", "trap/".repeat(250)));
 
 /// The name of a rollback, as it is counted.
 const ROLLED_BACK: &str = "new modules that failed and were rolled back";
@@ -222,7 +218,7 @@ async fn soak(time: Duration) -> bool {
     let modules: Vec<Vec<u8>> = ["", "a", "b"]
         .iter()
         .map(|note| noted(note))
-        .chain([component::that_traps_for(&TRAP, "1")])
+        .chain([component::that_traps_at_a_header(1)])
         .collect();
     let labels = modules.iter().map(|module| format!("api@{}", Digest::new(module).short()));
     let mut soak = Soak {
@@ -402,8 +398,8 @@ impl Soak {
         if !self.labels.iter().any(|known| known == label) {
             wrong("the module is nobody");
         }
-        // A module that responds with 1 to everything may be active for a moment.
-        if response.text() == "1" && label == self.labels[3] {
+        // A module that responds with 204 to everything may be active for a moment.
+        if response.status == 204 && label == self.labels[3] {
             return;
         }
         let Ok(body) = serde_json::from_slice::<Value>(&response.body) else {
@@ -597,9 +593,10 @@ impl Soak {
                 }
             }
             if number % 6 == 5 {
-                // The module traps, and is rolled back. The response to this method is not cached.
+                // The module traps, and is rolled back. The others do not read the header, so that the
+                // checks of the next module repeat the request without it.
                 let before = self.rollbacks().await;
-                self.client().await.request("POST", &TRAP).await;
+                self.client().await.request_with("GET", "/chains", &[("x-mode", "trap")]).await;
                 if self.rollbacks().await > before {
                     self.counts.add(ROLLED_BACK);
                 }
