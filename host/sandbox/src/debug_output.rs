@@ -8,8 +8,8 @@ use wasmtime::{AsContext, AsContextMut, Engine, GuestProfiler, WasmCoreDump};
 
 use super::epoch_ticker::TICK;
 
-/// The outputs of a run that is repeated for a debugger; an extension of its request. Cheap to
-/// clone: all clones have the same outputs.
+/// The outputs of a run that is repeated for a debugger. Cheap to clone: all clones have the same
+/// outputs.
 #[derive(Clone, Default)]
 pub struct DebugOutput {
     wants_core_dump: bool,

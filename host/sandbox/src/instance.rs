@@ -13,7 +13,6 @@ use wasmtime::{Store, Trap, UpdateDeadline, WasmBacktrace};
 use super::backtrace;
 use super::call_error::CallError;
 use super::cost::{InstanceCost, Placement};
-use super::debug_output::DebugOutput;
 use super::guest_log::GuestLog;
 use super::guest_time::GuestTime;
 use super::handler::{Handle, Handler};
@@ -74,7 +73,7 @@ impl Instantiator {
         span: Span,
     ) -> Store<StoreData> {
         let limits = &self.options.limits;
-        let debug_output = request.extensions.get::<DebugOutput>().cloned();
+        let debug_output = request.debug_output.clone();
         if let Some(output) = &debug_output {
             output.begin(&self.engine, &self.info.name, self.pre.component());
         }
@@ -148,7 +147,7 @@ impl Instantiator {
     ) -> Result<Response<Bytes>, CallError> {
         let called = handle.call(store, request).await;
         if let Err(error) = &called
-            && let Some(output) = request.extensions.get::<DebugOutput>()
+            && let Some(output) = &request.debug_output
         {
             output.failed(error, &mut *store, &self.info.name);
         }

@@ -1,8 +1,13 @@
 //! A request to a module.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, Method};
+use http::{HeaderMap, Method};
+
+use super::debug_output::DebugOutput;
+use super::run_record::RunRecorder;
 
 /// A request to a module.
 #[derive(Debug, Clone)]
@@ -15,15 +20,17 @@ pub struct GuestRequest {
     pub headers: HeaderMap,
     /// The body, which only components of `wasi:http` can read.
     pub body: Bytes,
-    /// Data of the host that the module does not see, such as a
-    /// [`Recorder`](super::run_record::Recorder).
-    pub extensions: Extensions,
+    /// Receives the runs of the request.
+    pub recorder: Option<Arc<dyn RunRecorder>>,
+    /// The outputs for debuggers of a run that is repeated.
+    pub debug_output: Option<DebugOutput>,
 }
 
 impl GuestRequest {
-    /// Creates a request without a body and extensions.
+    /// Creates a request without a body that nobody records.
     #[must_use]
     pub fn new(method: Method, target: PathAndQuery, headers: HeaderMap) -> Self {
-        Self { method, target, headers, body: Bytes::new(), extensions: Extensions::new() }
+        let body = Bytes::new();
+        Self { method, target, headers, body, recorder: None, debug_output: None }
     }
 }

@@ -13,11 +13,7 @@ use super::outcome::Outcome;
 use super::read_set::ReadSet;
 use super::request::GuestRequest;
 
-/// The recorder of a request, one of its extensions.
-#[derive(Debug, Clone)]
-pub struct Recorder(pub Arc<dyn RunRecorder>);
-
-/// Receives the runs of a request.
+/// Receives the runs of a request, which refers to it.
 ///
 /// It is called on the thread of the guest, so it must not block.
 pub trait RunRecorder: Debug + Send + Sync {

@@ -25,7 +25,7 @@ use http::HeaderValue;
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use relayer_rest_common::priority;
 use relayer_rest_common::text::for_log;
-use relayer_rest_sandbox::{Capsule, Module, Recorder, Redaction, Run, RunRecord, RunRecorder};
+use relayer_rest_sandbox::{Capsule, Module, Redaction, Run, RunRecord, RunRecorder};
 use relayer_rest_state::Snapshot;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -33,7 +33,7 @@ use tracing::{info, warn};
 
 use crate::cache::RecordedResponse;
 use folder::Folder;
-use recent::{Inputs, Recent, RecentRequest};
+use recent::{Inputs, Recent, RecentList, RecentRequest};
 pub use settings::{CapsulesConfig, RedactedHeaders};
 
 /// The maximum number of failed requests that wait for their files. Further ones are dropped,
@@ -43,11 +43,17 @@ const MAX_WAITING: usize = 64;
 /// Keeps capsules of failed requests.
 #[derive(Debug)]
 pub struct Capsules {
-    /// `None` after the end.
-    queue: Mutex<Option<SyncSender<Failure>>>,
+    failures: Arc<Failures>,
     writer: Mutex<Option<JoinHandle<()>>>,
     redaction: Redaction,
     recent: Recent,
+}
+
+/// The failed requests that wait for their files.
+#[derive(Debug, Default)]
+struct Failures {
+    /// `None` after the end.
+    queue: Mutex<Option<SyncSender<Failure>>>,
     tally: CapsuleTally,
 }
 
@@ -93,8 +99,9 @@ struct Failure {
 /// Keeps the failed runs of a request.
 #[derive(Debug)]
 struct FailureRecorder {
-    /// The recorder is a part of requests, which the capsules refer to.
-    capsules: Weak<Capsules>,
+    /// The list of the thread that received the request: other threads seldom count its references.
+    /// It refers to the request, and the request to this.
+    recent: Weak<RecentList>,
     id: HeaderValue,
 }
 
@@ -120,24 +127,22 @@ impl Capsules {
         let run = move || writer.run(&failures);
         let writer = Builder::new().name("capsules".to_owned()).spawn(run).map_err(error)?;
         info!(folder = %path.display(), "capsules of failed requests are kept");
-        Ok(Some(Arc::new(Self {
-            queue: Mutex::new(Some(queue)),
-            writer: Mutex::new(Some(writer)),
-            redaction,
-            recent: Recent::default(),
-            tally,
-        })))
+        let failures = Arc::new(Failures { queue: Mutex::new(Some(queue)), tally });
+        let recent = Recent::new(&failures);
+        let writer = Mutex::new(Some(writer));
+        Ok(Some(Arc::new(Self { failures, writer, redaction, recent })))
     }
 
     /// Returns the counts.
     #[must_use]
     pub fn tally(&self) -> CapsuleTally {
-        self.tally.clone()
+        self.failures.tally.clone()
     }
 
     /// Returns the recorder of a request with this id.
-    pub(crate) fn recorder(self: &Arc<Self>, id: &HeaderValue) -> Recorder {
-        Recorder(Arc::new(FailureRecorder { capsules: Arc::downgrade(self), id: id.clone() }))
+    pub(crate) fn recorder(&self, id: &HeaderValue) -> Arc<dyn RunRecorder> {
+        let recent = Arc::downgrade(self.recent.of_thread());
+        Arc::new(FailureRecorder { recent, id: id.clone() })
     }
 
     /// Keeps references to the inputs of a request whose response was cached.
@@ -148,7 +153,7 @@ impl Capsules {
         response: &Arc<RecordedResponse>,
         snapshot: &Arc<Snapshot>,
     ) {
-        self.recent.push(RecentRequest {
+        self.recent.of_thread().push(RecentRequest {
             id: id.clone(),
             time: SystemTime::now(),
             module: module.clone(),
@@ -182,11 +187,17 @@ impl Capsules {
     /// Writes the capsules of all requests that failed so far. Later ones are dropped.
     pub fn finish(&self) {
         // The writer ends when it has written the waiting ones.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.failures.end();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = writer {
             writer.join().ok();
         }
+    }
+}
+
+impl Failures {
+    fn end(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     fn keep(&self, failure: Failure) {
@@ -214,10 +225,10 @@ impl CapsuleTally {
 
 impl RunRecorder for FailureRecorder {
     fn record(&self, run: &Run<'_>) {
-        let Some(capsules) = self.capsules.upgrade().filter(|_| !run.is_background) else { return };
+        let Some(recent) = self.recent.upgrade().filter(|_| !run.is_background) else { return };
         let id = self.id.clone();
         let time = SystemTime::now();
-        capsules.recent.push(RecentRequest {
+        recent.push(RecentRequest {
             id: id.clone(),
             time,
             module: run.module.clone(),
@@ -227,7 +238,7 @@ impl RunRecorder for FailureRecorder {
         if run.is_failure()
             && let Some(run) = run.to_record()
         {
-            capsules.keep(Failure { id, time, run });
+            recent.failures.keep(Failure { id, time, run });
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::module::Module;
 use crate::outcome::Outcome;
 use crate::request::GuestRequest;
 use crate::run_permit::RunPermit;
-use crate::run_record::{Recorder, Run, RunRecord, RunRecorder};
+use crate::run_record::{Run, RunRecord, RunRecorder};
 
 /// The repeated run of a capsule.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl RunRecord {
         snapshot: Arc<Snapshot>,
     ) -> Result<Self, CallError> {
         let keep = Arc::new(Keep::default());
-        request.extensions.insert(Recorder(Arc::clone(&keep) as Arc<dyn RunRecorder>));
+        request.recorder = Some(Arc::clone(&keep) as Arc<dyn RunRecorder>);
         let permit = RunPermit::acquire_background(module).await?;
         let ran = permit.execute(Arc::new(request), snapshot).await;
         let record = keep.0.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -72,7 +72,7 @@ impl Capsule {
         debug: &DebugOutput,
     ) -> Result<Result<Replay, CallError>, CapsuleError> {
         let mut request = self.request()?;
-        request.extensions.insert(debug.clone());
+        request.debug_output = Some(debug.clone());
         let snapshot = self.snapshot()?;
         let module = module.clone().mounted_at(&self.module.mount);
         let ran = RunRecord::from_run(&module, request, snapshot).await;

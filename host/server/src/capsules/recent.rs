@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use http::{Extensions, HeaderValue};
+use http::HeaderValue;
 use relayer_rest_sandbox::{GuestRequest, Module};
 use relayer_rest_state::Snapshot;
 
+use super::Failures;
 use crate::cache::RecordedResponse;
 
 /// The number of lists. Each thread uses one of them, which it seldom shares.
@@ -23,8 +24,15 @@ const MAX_REQUESTS: usize = 64;
 const MAX_SNAPSHOTS: usize = 4;
 
 /// The newest requests.
-#[derive(Debug, Default)]
-pub(super) struct Recent([Mutex<List>; LISTS]);
+#[derive(Debug)]
+pub(super) struct Recent([Arc<RecentList>; LISTS]);
+
+/// The newest requests of a thread, and the failures of all.
+#[derive(Debug)]
+pub(super) struct RecentList {
+    list: Mutex<List>,
+    pub(super) failures: Arc<Failures>,
+}
 
 #[derive(Debug, Default)]
 struct List {
@@ -56,32 +64,46 @@ impl Inputs {
     /// Returns the request that repeats the run.
     pub(super) fn to_request(&self) -> GuestRequest {
         match self {
-            Self::Request(request) => {
-                GuestRequest { extensions: Extensions::new(), ..(**request).clone() }
-            }
+            Self::Request(request) => GuestRequest { recorder: None, ..(**request).clone() },
             Self::Cached(response) => response.request().clone(),
         }
     }
 }
 
 impl Recent {
-    pub(super) fn push(&self, request: RecentRequest) {
+    pub(super) fn new(failures: &Arc<Failures>) -> Self {
+        let list = |_| RecentList { list: Mutex::default(), failures: Arc::clone(failures) };
+        Self(std::array::from_fn(|place| Arc::new(list(place))))
+    }
+
+    /// Returns the list of this thread.
+    pub(super) fn of_thread(&self) -> &Arc<RecentList> {
         thread_local! {
             static PLACE: Cell<Option<usize>> = const { Cell::new(None) };
         }
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let place = PLACE.get().unwrap_or_else(|| NEXT.fetch_add(1, Relaxed));
         PLACE.set(Some(place));
-        self.0[place % LISTS].lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        &self.0[place % LISTS]
     }
 
     /// Returns the newest request with this id.
     pub(super) fn find(&self, id: &str) -> Option<RecentRequest> {
-        let newest = |list: &Mutex<List>| {
-            let list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = |list: &Arc<RecentList>| {
+            let list = list.lock();
             list.requests.iter().rev().find(|request| request.id == id).cloned()
         };
         self.0.iter().filter_map(newest).max_by_key(|request| request.time)
+    }
+}
+
+impl RecentList {
+    pub(super) fn push(&self, request: RecentRequest) {
+        self.lock().push(request);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,11 +133,11 @@ mod tests {
     fn requests_and_snapshots_are_bounded() {
         let publisher = StatePublisher::new();
         let module = crate::registry::test_module(0);
-        let recent = Recent::default();
+        let recent = Recent::new(&Arc::default());
         let push = |number: usize| {
             let target = "/".parse().unwrap();
             let request = GuestRequest::new(Method::GET, target, HeaderMap::new());
-            recent.push(RecentRequest {
+            recent.of_thread().push(RecentRequest {
                 id: HeaderValue::from(number),
                 time: UNIX_EPOCH + Duration::from_secs(number as u64),
                 module: module.clone(),

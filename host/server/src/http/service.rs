@@ -411,7 +411,7 @@ impl Service {
         let body = body(request).map(ReceivedBody::bytes).unwrap_or_default();
         let mut guest_request = GuestRequest { body, ..GuestRequest::new(method, target, headers) };
         if let Some(capsules) = &self.capsules {
-            guest_request.extensions.insert(capsules.recorder(id.header()));
+            guest_request.recorder = Some(capsules.recorder(id.header()));
         }
         Arc::new(guest_request)
     }
