@@ -32,7 +32,7 @@ use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use crate::cache::RecordedResponse;
-use folder::Folder;
+use folder::{Folder, NewCapsule, is_bundled};
 use recent::{Inputs, Recent, RecentList, RecentRequest};
 pub use settings::{CapsulesConfig, RedactedHeaders};
 
@@ -256,13 +256,15 @@ impl Writer {
         priority::lower_thread();
         for Failure { id, time, run } in failures {
             let id = id.to_str().unwrap_or_default();
+            let module = run.module().digest();
+            let component = run.module().component().filter(|_| !is_bundled(module));
+            let component = component.map(AsRef::as_ref);
             let written = Capsule::new(&run, id, time, &self.redaction)
                 .and_then(|capsule| capsule.to_json())
                 .map_err(|error| error.to_string())
                 .and_then(|json| {
-                    let written = self.folder.write_component(run.module());
-                    let written = written.and_then(|()| self.folder.write(id, time, &json));
-                    written.map_err(|error| error.to_string())
+                    let new = NewCapsule { id, time, module, component, json: &json };
+                    self.folder.write(&new).map_err(|error| error.to_string())
                 });
             match written {
                 Ok(()) => {
