@@ -26,6 +26,20 @@ impl Octets {
         }
     }
 
+    /// Returns the bytes with other texts: all of them if they are UTF-8, or else each part that is.
+    pub(super) fn map_texts(&self, map: impl Fn(&str) -> String) -> Self {
+        let bytes = match self {
+            Self::Text(text) => return Self::Text(map(text)),
+            Self::Hex { .. } => self.bytes().unwrap_or_default(),
+        };
+        let mut mapped = Vec::new();
+        for chunk in bytes.utf8_chunks() {
+            mapped.extend_from_slice(map(chunk.valid()).as_bytes());
+            mapped.extend_from_slice(chunk.invalid());
+        }
+        Self::new(&mapped)
+    }
+
     /// Returns the bytes.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, &'static str> {
         match self {

@@ -85,10 +85,7 @@ impl Outcome {
 
     /// Returns the outcome with other texts.
     pub(super) fn map_texts(&self, map: impl Fn(&str) -> String) -> Self {
-        let octets = |octets: &Octets| match octets {
-            Octets::Text(text) => Octets::Text(map(text)),
-            Octets::Hex { .. } => octets.clone(),
-        };
+        let octets = |octets: &Octets| octets.map_texts(&map);
         Self(match &self.0 {
             Kind::Response { status, headers, body, commands } => Kind::Response {
                 status: *status,
@@ -97,7 +94,7 @@ impl Outcome {
                     .map(|(name, value)| (name.clone(), octets(value)))
                     .collect(),
                 body: octets(body),
-                commands: commands.clone(),
+                commands: commands.iter().map(|command| map(command)).collect(),
             },
             Kind::Trap { trap, cause } => Kind::Trap { trap: trap.clone(), cause: map(cause) },
             Kind::Timeout => Kind::Timeout,

@@ -76,7 +76,9 @@ impl<'a> Masks<'a> {
             Some((scheme, _)) if *name == header::AUTHORIZATION => Some(scheme),
             _ => None,
         };
-        self.secret(&text);
+        for chunk in value.as_bytes().utf8_chunks() {
+            self.secret(chunk.valid());
+        }
         let masked = scheme.map_or_else(|| MASK.to_owned(), |scheme| format!("{scheme} {MASK}"));
         masked.into_bytes()
     }
@@ -159,6 +161,7 @@ fn without_credentials(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Masks, Redaction, without_credentials};
+    use crate::octets::Octets;
     use http::{HeaderName, HeaderValue};
 
     #[test]
@@ -175,6 +178,17 @@ mod tests {
         assert_eq!(header("accept", "text/html"), "text/html");
         assert_eq!(masks.text("no token abcdef.1, secret-1"), "no token redacted, redacted");
         assert_eq!(masks.into_names(), ["header authorization", "header cookie", "header x-mine"]);
+    }
+
+    #[test]
+    fn secrets_are_masked_beside_bytes_that_are_not_text() {
+        let redaction = Redaction::default();
+        let mut masks = Masks::new(&redaction);
+        let value = HeaderValue::from_bytes(b"first-1\xff;second-2").unwrap();
+        masks.header(&http::header::COOKIE, &value);
+        let octets = Octets::new(b"first-1\xfe\xffno second-2\xff");
+        let masked = octets.map_texts(|text| masks.text(text)).bytes().unwrap();
+        assert_eq!(masked, b"redacted\xfe\xffno redacted\xff");
     }
 
     #[test]
