@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 use super::header_grants::HeaderGrants;
+use super::import_check::compatible;
 use super::limits::Limits;
 use super::octets::Octets;
 use super::options::EngineOptions;
@@ -105,6 +106,11 @@ pub enum CapsuleError {
         "capsule: its format has version {0}; expected {VERSION}: use the relayer-rest that wrote it"
     )]
     Version(u32),
+    /// It has the results of functions of another contract.
+    #[error(
+        "capsule: it is of contract {0}; expected {CONTRACT_PACKAGE}@{CONTRACT_VERSION} or a compatible version: use the relayer-rest that wrote it"
+    )]
+    Contract(String),
     /// A part has an invalid value.
     #[error("capsule: {part}: {problem}; the file was changed, take a copy from its server")]
     Invalid {
@@ -175,6 +181,11 @@ impl Capsule {
             return Err(CapsuleError::Version(capsule));
         }
         let capsule: Self = serde_json::from_slice(json).map_err(CapsuleError::Syntax)?;
+        let version = capsule.contract.strip_prefix(CONTRACT_PACKAGE);
+        let version = version.and_then(|version| version.strip_prefix('@'));
+        if !version.is_some_and(compatible) {
+            return Err(CapsuleError::Contract(for_log(&capsule.contract)));
+        }
         if let Err(error) = capsule.module.limits.check() {
             return Err(invalid("module.limits", error));
         }

@@ -126,7 +126,7 @@ fn known(import: &str) -> Result<&'static [&'static str], ForbiddenImport> {
 
 /// Returns whether a component built for this version of the contract is compatible, by
 /// the part of a version that changes with breaking changes in semantic versioning.
-fn compatible(version: &str) -> bool {
+pub(super) fn compatible(version: &str) -> bool {
     breaking(version) == breaking(CONTRACT_VERSION)
 }
 

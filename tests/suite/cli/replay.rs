@@ -68,8 +68,11 @@ async fn failures_have_the_same_outcome_in_another_process() {
         let response = client.get(&format!("/?{reads}&then={then}")).await;
         assert_eq!(response.status, status, "{then}");
     }
+    // The state is not known.
+    let response = client.get(&format!("/?{reads}&then=unavailable")).await;
+    assert_eq!(response.status, 503);
+    serving.stop().await;
     let paths = written(&folder, 4).await;
-    drop(serving);
     for (path, (kind, of_response)) in paths.iter().zip([
         ("trap", false),
         ("response", true),
@@ -100,6 +103,9 @@ async fn another_module_is_run_on_the_same_inputs() {
     assert_eq!((status, &report["identical"]), (Some(0), &json!(false)), "{report:#}");
     assert_ne!(report["module"], report["recorded_module"]);
     assert_eq!(report["replayed"]["status"], 404);
+    let text = replay(&[path, "--module", &bundled]).await.stdout;
+    let (_, body) = text.split_once("\ndifferent\n").expect(&text);
+    assert_eq!(body.trim(), report["replayed"]["body"].as_str().unwrap().trim());
     // The state of the relayer is not in the capsule.
     let json = fs::read_to_string(path).unwrap();
     fs::write(path, json.replace("/?read=components&then=panic", "/state")).unwrap();
@@ -144,6 +150,11 @@ async fn a_capsule_that_cannot_be_replayed_is_explained() {
     let json = fs::read_to_string(path).unwrap();
     for (from, to, problem) in [
         ("\"capsule\": 1", "\"capsule\": 9", "its format has version 9; expected 1"),
+        (
+            "relayer:rest@0.1.0",
+            "relayer:rest@0.9.0",
+            "it is of contract relayer:rest@0.9.0; expected",
+        ),
         ("\"wasi\": ", "\"wsai\": ", "not valid: unknown field `wsai`"),
         ("ibc-relayer", "other", "has another hash"),
         ("\"method\": \"GET\"", "\"method\": \"G T\"", "request.method: invalid HTTP method"),
@@ -206,6 +217,10 @@ async fn each_recent_request_has_a_capsule_on_demand() {
     };
     assert_eq!(body("miss"), body("hit"));
     assert_ne!(body("miss"), body("other"));
+    let headers = [("x-request-id", "secret"), ("authorization", "Bearer secret-1")];
+    client.request_with("GET", "/?read=header:authorization", &headers).await;
+    let json = fs::read_to_string(recent(&serving, &folder, "secret").await).unwrap();
+    assert!(json.contains("Bearer redacted") && !json.contains("secret-1"), "{json}");
     check_failure(
         &serving.control(&["capsule", "unknown"]).await,
         2,
@@ -227,6 +242,11 @@ async fn a_candidate_is_tried_on_all_stored_failures() {
     written(&folder, 2).await;
     let failing = folder.path("failing.wasm");
     let capsules = folder.path("capsules");
+    // That of another mount is not of the candidate.
+    let json = fs::read_to_string(&written(&folder, 2).await[0]).unwrap();
+    let other = json.replace("\"mount\": \"/\"", "\"mount\": \"/ext/other\"");
+    assert_ne!(json, other);
+    let other_file = folder.write("capsules/other.capsule.json", other);
     let bundled = folder.path("bundled.wasm");
     assert_eq!(Program::new(["module", &bundled]).run().await.status, Some(0));
     let dry_run = ["--dry-run", "--dialect", "any", "--capsules", &capsules];
@@ -237,10 +257,13 @@ async fn a_candidate_is_tried_on_all_stored_failures() {
         let line = format!("{remaining} of 2 stored failures remain");
         assert!(ended.stdout.lines().any(|own| own == line), "{ended:?}");
         assert_eq!(ended.status, Some(status), "{ended:?}");
+        let elsewhere = fs::read(&other_file).unwrap();
+        fs::remove_file(&other_file).unwrap();
         let args = ["check", "--dialect", "any", "--capsules", &capsules, file];
         let ended = Program::new(args).run().await;
         assert!(ended.stdout.lines().any(|own| own == line), "{ended:?}");
         assert_eq!(ended.status, Some(status), "{ended:?}");
+        fs::write(&other_file, elsewhere).unwrap();
     }
     let args = ["check", "--dialect", "any", "--capsules", "/nowhere", &bundled];
     check_failure(&Program::new(args).run().await, 2, "folder /nowhere: cannot be read: ");

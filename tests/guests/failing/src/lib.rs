@@ -46,6 +46,7 @@ pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
             Response::text(seen).with_status(500)
         }
         "error" => Response::text(seen).with_status(500),
+        "unavailable" => Response::text(seen).with_status(503),
         _ => Response::text(seen),
     }
 }
