@@ -3,15 +3,18 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytesize::ByteSize;
+use hyper::Method;
+use hyper::header::HeaderName;
 use relayer_rest_host::HttpLimits;
 use relayer_rest_host::module::{
-    Engine, EngineOptions, Grants, Limits, Module, RequestHeaders, RunPermit,
+    Capsule, DebugOutput, Engine, EngineOptions, Grants, GuestRequest, Limits, Module, Redaction,
+    RequestHeaders, RunPermit, RunRecord,
 };
 use relayer_rest_host::registry::SwapOutcome;
-use relayer_rest_host::state::StatePublisher;
+use relayer_rest_host::state::{ChainConfig, ChainKind, StatePublisher};
 use relayer_rest_tests::cargo::{HTTP_GUEST, WASI_GUEST};
 use relayer_rest_tests::client;
 use relayer_rest_tests::folder::Folder;
@@ -333,6 +336,71 @@ async fn a_component_is_swapped_for_a_module_of_the_contract_and_back() {
     assert_eq!(server.get("/ext/guest/headers").await.text(), "");
     // The swap has warmed the cache.
     assert_eq!(runs(&server), before);
+}
+
+#[tokio::test]
+async fn a_component_has_the_time_of_the_state_and_equal_random_numbers() {
+    let server = patient_server().await;
+    let now = || {
+        let time = server.publisher.reader().snapshot().changed().time;
+        time.duration_since(UNIX_EPOCH).unwrap().as_nanos().to_string()
+    };
+    let mut http = server.connect().await;
+    assert_eq!(http.get("/ext/guest/time").await.text(), now());
+    let random = http.get("/ext/guest/random/1").await.text().to_owned();
+    server.publisher.set_chain(ChainConfig::new("a", ChainKind::CosmosSdk));
+    assert_eq!(http.get("/ext/guest/time").await.text(), now());
+    assert_eq!(http.get("/ext/guest/random/2").await.text(), random);
+}
+
+/// On another engine, with the settings in the capsule.
+#[tokio::test]
+async fn a_capsule_of_a_component_has_the_same_outcome_elsewhere() {
+    let load = |engine: &Engine| Module::from_bytes(engine, "guest", HTTP_GUEST).unwrap();
+    let publisher = StatePublisher::new();
+    publisher.set_chain(ChainConfig::new("a", ChainKind::CosmosSdk));
+    for visible in [RequestHeaders::default(), RequestHeaders::new(&["x-b"]).unwrap()] {
+        let module = load(&with_wasi(&patient(), visible.clone()));
+        let mut replaying = None;
+        for (target, part) in [
+            ("/echo", "\"body\": \"a body\""),
+            ("/target/a?b=c", "localhost /target/a?b=c"),
+            ("/header/x-b", "\"body\": \"of b\""),
+            ("/headers", "x-b: of b"),
+            ("/time", "\"kind\": \"response\""),
+            ("/random", "\"kind\": \"response\""),
+            ("/unset", "response-outparam.set"),
+            ("/hoard/memory", "\"kind\": \"trap\""),
+        ] {
+            let headers = [("x-a", "of a"), ("x-b", "of b"), ("host", "localhost")];
+            let name = |name: &str| name.parse::<HeaderName>().unwrap();
+            let headers = headers.map(|(key, value)| (name(key), value.parse().unwrap()));
+            let request = GuestRequest {
+                body: "a body".into(),
+                ..GuestRequest::new(
+                    Method::POST,
+                    target.parse().unwrap(),
+                    headers.into_iter().collect(),
+                )
+            };
+            let snapshot = publisher.reader().snapshot();
+            let run = RunRecord::from_run(&module, request, snapshot).await.unwrap();
+            let capsule = Capsule::new(&run, "1", UNIX_EPOCH, &Redaction::default()).unwrap();
+            let json = String::from_utf8(capsule.to_json().unwrap()).unwrap();
+            let (_, outcome) = json.split_once("\"outcome\"").unwrap();
+            assert!(outcome.contains(part), "{target}: {json}");
+            if target == "/headers" {
+                let has_all = visible == RequestHeaders::default();
+                assert_eq!(outcome.contains("x-a: of a"), has_all, "{json}");
+            }
+            let capsule = Capsule::parse(json.as_bytes()).unwrap();
+            let replaying = replaying
+                .get_or_insert_with(|| load(&Engine::with(capsule.engine_options()).unwrap()));
+            let replay = capsule.replay(replaying, &DebugOutput::default()).await;
+            let replay = replay.unwrap().unwrap();
+            assert!(replay.is_same && replay.missing.is_empty(), "{target}: {replay:?}");
+        }
+    }
 }
 
 #[test]

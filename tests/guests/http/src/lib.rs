@@ -2,7 +2,10 @@
 //! The tests build it for `wasm32-wasip2`.
 #![cfg(target_os = "wasi")]
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::mem::forget;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use wasip2::exports::http::incoming_handler::Guest;
 use wasip2::http::outgoing_handler;
@@ -89,6 +92,11 @@ impl Guest for Component {
             "spin" => loop {
                 std::hint::black_box(());
             },
+            "time" => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                respond(out, &now.as_nanos().to_string());
+            }
+            "random" => respond(out, &RandomState::new().hash_one(1).to_string()),
             "hoard" => hoard(argument),
             _ => {
                 let response = OutgoingResponse::new(Fields::new());
