@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +14,7 @@ use relayer_rest_tests::certificates::SigningKey;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::oci_registry::{
-    Authentication, OciRegistry, USER, manifest, signed_payload,
+    Authentication, IDENTITY_TOKEN, OciRegistry, USER, manifest, signed_payload,
 };
 use relayer_rest_tests::program::{Ended, Program, Serving};
 use serde_json::{Value, json};
@@ -354,6 +355,58 @@ fn credentials_of_docker_are_sent_to_their_registry_only() {
         let scheme = if authentication == Authentication::Basic { "Basic " } else { "Bearer " };
         let last = requests.last().unwrap();
         assert!(last.starts_with(&format!("GET /v2/a/b/blobs/sha256:{digest} {scheme}")), "{last}");
+    }
+}
+
+/// Without a setting, the file is Docker's own, and can name a program that has them.
+#[tokio::test]
+async fn credentials_come_from_the_folder_of_docker_and_its_helpers() {
+    let folder = Folder::new();
+    let registry = OciRegistry::with_authentication(Authentication::Bearer);
+    let module = registry.add("a/b", "1", b"component").to_string();
+    let address = registry.address;
+    let settings = folder.write("relayer-rest.toml", "[registries]\ncache = 'modules'\n");
+    for name in ["bin", "docker", "home", "home/.docker"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    let script =
+        format!("#!/bin/sh\n[ \"$1 $(cat)\" = 'get {address}' ] && cat {}", folder.path("found"));
+    let script = folder.write("script", script);
+    // A file that this process writes cannot be run while another thread starts a process.
+    let install = ["-m", "755", &script, &folder.path("bin/docker-credential-test")];
+    assert!(Command::new("install").args(install).status().unwrap().success());
+    let path = format!("{}:{}", folder.path("bin"), std::env::var("PATH").unwrap());
+    let login =
+        json!({ "auths": { address.to_string(): { "username": USER.0, "password": USER.1 } } });
+    let of_registry = json!({ "credHelpers": { address.to_string(): "test" } });
+    let of_all = json!({ "credsStore": "test" });
+    let identity = ("<token>", IDENTITY_TOKEN);
+    let unknown = ("user", "wrong");
+    for (number, (place, config, (name, secret), status)) in [
+        ("docker", &of_registry, USER, 0),
+        ("docker", &of_all, USER, 0),
+        ("docker", &of_all, identity, 0),
+        ("docker", &of_all, unknown, 2),
+        ("home/.docker", &login, unknown, 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        folder.replace(&format!("{place}/config.json"), config.to_string());
+        let found = json!({ "ServerURL": address.to_string(), "Username": name, "Secret": secret });
+        folder.write("found", found.to_string());
+        fs::remove_dir_all(folder.join("modules")).ok();
+        let pull = Program::new([
+            "pull",
+            &module,
+            &folder.path(&number.to_string()),
+            "--config",
+            &settings,
+        ]);
+        let pull = pull.env("PATH", &path).env("HOME", folder.path("home"));
+        let docker = if place == "docker" { folder.path(place) } else { String::new() };
+        let ended = pull.env("DOCKER_CONFIG", docker).run().await;
+        assert_eq!(ended.status, Some(status), "{place} {config} {name}: {ended:?}");
     }
 }
 
