@@ -297,6 +297,22 @@ async fn a_module_can_serve_the_api_of_a_running_relayer() {
 }
 
 #[tokio::test]
+async fn an_extension_sees_the_state_of_a_running_relayer() {
+    let folder = Folder::new();
+    folder.write("module.bin", component::that_counts_chains(1, 200));
+    let mut script = Script::of_0_7();
+    script.chains.truncate(1);
+    let relayer = Relayer::start(script);
+    // The sample has two chains.
+    let mut serving = dev(&folder, &["--upstream", &relayer.url()]).await;
+    serving.printed("grants = ").await;
+    let mut client = serving.connect().await;
+    let counts = async || client.get("/ext/my-tool/").await.status == 201;
+    until_async("the relayer's only chain is counted", counts).await;
+    serving.stop().await;
+}
+
+#[tokio::test]
 async fn folders_without_a_module_are_rejected() {
     let folder = Folder::new();
     let path = folder.as_path().to_str().unwrap();

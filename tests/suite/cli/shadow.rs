@@ -6,9 +6,10 @@ use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::ShadowStatus;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::process::thread_priorities;
 use relayer_rest_tests::program::{Program, Serving, Spawned};
 use relayer_rest_tests::server::{label, short};
-use relayer_rest_tests::wait::until_async;
+use relayer_rest_tests::wait::{until, until_async};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -96,6 +97,9 @@ async fn an_unexpected_difference_ends_the_shadow_with_abort() {
     let serving = Program::server().args(["--module", &old, "--dialect", "any"]).start().await;
     let args = [&new, "--shadow", "7days", "--expect", &expected, "--report", &report, "--abort"];
     let swap = begin(&serving, &args).await;
+    // The thread of the preflight, and that of the shadow.
+    let is_low = || thread_priorities(serving.id(), "candidates") == ["10", "10"];
+    until("both threads have a lower priority", is_low).await;
     serving.connect().await.get("/x").await;
     let ended = swap.ended().await;
     assert_eq!(ended.status, Some(1), "{}", ended.stdout);
