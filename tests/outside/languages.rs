@@ -2,15 +2,18 @@
 //! Takes node with npm, python3 with venv, and their registries.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use relayer_rest_tests::cargo::root;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::sdk_cases::CASES;
-use relayer_rest_tests::wait::until;
+use relayer_rest_tests::wait::{until, until_async};
 
 /// Runs a command line as authors would.
 #[track_caller]
@@ -59,9 +62,10 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
 
     // Mounts it as its README says.
     let capsules = folder.join("capsules");
+    let telemetry = exporter();
     let args =
         ["--listen", "127.0.0.1:0", "--config", config, "--capsules", capsules.to_str().unwrap()];
-    let mut serving = Program::new(&args).start().await;
+    let mut serving = Program::new(&args).args(["--telemetry", &telemetry]).start().await;
     let mut http = Client::http1(serving.address()).await;
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
     http.get("/ext/my-tool/chain/ibc%2D0")
@@ -85,13 +89,14 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
 
     // Swaps in the next version, which prints, and imports more.
     let settings = fs::read_to_string(config).unwrap();
-    let grants = ["\"query\"]", "\"query\", \"request\", \"state\"]"];
-    fs::write(config, settings.replace(grants[0], grants[1])).unwrap();
+    let more = ["commands", "log", "request", "snapshot", "state", "telemetry", "version"];
+    let grants = more.map(|name| format!(", \"{name}\"")).concat();
+    fs::write(config, settings.replace("\"query\"]", &format!("\"query\"{grants}]"))).unwrap();
     let ended = serving.control(&["reload"]).await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     fs::copy(root().join("tests/guests/sdk").join(next), mine.join(source)).unwrap();
     let world = fs::read_to_string(mine.join("wit/world.wit")).unwrap();
-    let imports = "    import relayer:rest/request@0.1.0;\n    import relayer:rest/state@0.1.0;\n";
+    let imports = more.map(|name| format!("    import relayer:rest/{name}@0.1.0;\n")).concat();
     let world = world.replace("    export", &format!("{imports}    export"));
     fs::write(mine.join("wit/world.wit"), world).unwrap();
     run(&mine, build);
@@ -114,6 +119,19 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
     let client = r#""Client",["ibc-0","ibc-1"]"#;
     assert!(workers.status == 200 && workers.text().contains(client), "{}", workers.text());
 
+    // It calls the other functions of the host.
+    let host = http.get("/ext/my-tool/host").await;
+    let parts = r#"{"status":"success","result":[[["ibc-relayer",""#;
+    assert!(host.status == 200 && host.text().starts_with(parts), "{}", host.text());
+    serving.logged("module: shown module=\"my-tool@").await;
+    let is_read = async || http.get("/ext/my-tool/telemetry").await.status != 503;
+    until_async("the telemetry is read", is_read).await;
+    let telemetry = http.get("/ext/my-tool/telemetry").await;
+    let families = r#""result":[["queue"],[["queue chain=a 2.5"]],true,""#;
+    assert!(telemetry.text().contains(families), "{}", telemetry.text());
+    let clear = http.request("POST", "/ext/my-tool/clear").await;
+    assert_eq!(clear.error_name(), "CommandDisabled", "{}", clear.text());
+
     // It does not import the mount path. The mount rolls back to the first version, which does
     // not have this route.
     assert_eq!(http.get("/ext/my-tool/mount").await.status, 404);
@@ -121,6 +139,22 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
     serving.logged(remedy).await;
 
     check_capsule(&capsules, remedy, place).await;
+}
+
+/// Starts an exporter of telemetry, and returns its URL.
+fn exporter() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+    let body = "# TYPE queue gauge\nqueue{chain=\"a\"} 2.5\n";
+    let head = format!("content-type: text/plain\r\ncontent-length: {}", body.len());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // The request fits into one read, and its connection ends with the response.
+            stream.read(&mut [0; 4096]).ok();
+            write!(stream, "HTTP/1.1 200 OK\r\nconnection: close\r\n{head}\r\n\r\n{body}").ok();
+        }
+    });
+    url
 }
 
 /// Checks that `dev` builds the module and serves it, also after a change of its source.

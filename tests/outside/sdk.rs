@@ -24,11 +24,19 @@ const host = new FakeHost()
   .withChain("ibc-1")
   .withChain("ibc-0")
   .withWorker("Client", { dstChainId: "ibc-0", dstClientId: "ü", srcChainId: "ibc-1" })
-  .withWorker("Wallet", { chainId: "ibc-0" });
+  .withWorker("Wallet", { chainId: "ibc-0" })
+  .withMetric("queue", { chain: "ibc-1", port: "a" }, 2.5)
+  .withMetric("backlog", {}, 0.5)
+  .withMetric("queue", { chain: "ibc-0" }, -1.25)
+  .mountedAt("/ext/mine");
 const shown = (response) => [response.status, response.headers, response.textBody()];
 const request = (target) => Request.get(target).withHeader("X-A", "b").withHeader("x-a", "c");
 const responses = JSON.parse(process.argv[2]).map((target) => shown(handle(host, request(target))));
 responses.push(shown(handle(FakeHost.notReady("wait"), Request.get("/workers"))));
+responses.push(shown(handle(new FakeHost(), Request.get("/telemetry"))));
+const cleared = new FakeHost();
+responses.push(shown(handle(cleared, new Request("POST", "/clear"))));
+const recorded = [cleared.cleared().map((chain) => chain ?? null), host.logged()];
 let missing;
 try {
   handle(new Host({}), Request.get("/mount"));
@@ -43,7 +51,7 @@ for (const make of [() => Response.empty("200"), () => Response.text({ a: 1 })])
     thrown.push(error.message);
   }
 }
-console.log(JSON.stringify([responses, missing, thrown]));
+console.log(JSON.stringify([responses, missing, thrown, recorded]));
 "#;
 
 /// The driver of a module in Python.
@@ -59,11 +67,19 @@ host = (
     .with_chain("ibc-0")
     .with_worker("Client", dst_chain_id="ibc-0", dst_client_id="ü", src_chain_id="ibc-1")
     .with_worker("Wallet", chain_id="ibc-0")
+    .with_metric("queue", {"chain": "ibc-1", "port": "a"}, 2.5)
+    .with_metric("backlog", {}, 0.5)
+    .with_metric("queue", {"chain": "ibc-0"}, -1.25)
+    .mounted_at("/ext/mine")
 )
 shown = lambda response: [response.status, response.headers, response.text_body()]
 request = lambda target: Request.get(target).with_header("X-A", "b").with_header("x-a", "c")
 responses = [shown(handle(host, request(target))) for target in json.loads(sys.argv[1])]
 responses.append(shown(handle(FakeHost.not_ready("wait"), Request.get("/workers"))))
+responses.append(shown(handle(FakeHost(), Request.get("/telemetry"))))
+cleared = FakeHost()
+responses.append(shown(handle(cleared, Request("POST", "/clear"))))
+recorded = [cleared.cleared(), host.logged()]
 try:
     handle(Host({}), Request.get("/mount"))
 except RuntimeError as error:
@@ -74,11 +90,11 @@ for make in [lambda: Response.empty("200"), lambda: Response.empty(200).with_hea
         make()
     except TypeError as error:
         raised.append(str(error))
-print(json.dumps([responses, missing, raised]))
+print(json.dumps([responses, missing, raised, recorded]))
 "#;
 
 /// Requests beyond those of [`CASES`].
-const MORE: [&str; 5] = ["/", "/header", "/headers", "/workers", "/mount"];
+const MORE: [&str; 7] = ["/", "/header", "/headers", "/workers", "/mount", "/host", "/telemetry"];
 
 fn targets() -> Vec<&'static str> {
     // The headers of this test are in `MORE`.
@@ -96,14 +112,21 @@ fn expected() -> Vec<Value> {
             dst_client_id: "ü",
             src_chain_id: "ibc-1",
         })
-        .with_worker(&relayer_rest_sdk::Object::Wallet { chain_id: "ibc-0" });
+        .with_worker(&relayer_rest_sdk::Object::Wallet { chain_id: "ibc-0" })
+        .with_metric("queue", &[("chain", "ibc-1"), ("port", "a")], 2.5)
+        .with_metric("backlog", &[], 0.5)
+        .with_metric("queue", &[("chain", "ibc-0")], -1.25)
+        .mounted_at("/ext/mine");
     let get = |host: &FakeHost, target| {
         let request = Request::get(target).with_header("X-A", "b").with_header("x-a", "c");
         let response = relayer_rest_sdk_guest::handle(host, &request);
         json!([response.status, response.headers, response.text_body()])
     };
     let not_ready = get(&FakeHost::not_ready("wait"), "/workers");
-    targets().into_iter().map(|target| get(&host, target)).chain([not_ready]).collect()
+    let unread = get(&FakeHost::new(), "/telemetry");
+    let cleared = json!([202, [], ""]);
+    let responses = targets().into_iter().map(|target| get(&host, target));
+    responses.chain([not_ready, unread, cleared]).collect()
 }
 
 /// Runs the driver of the module in a language, and compares its responses.
@@ -123,11 +146,13 @@ async fn compare(
     fs::copy(root().join("tests/guests/sdk").join(handler), mine.join(module)).unwrap();
     let (file, text) = driver;
     fs::write(mine.join(file), text).unwrap();
-    let (responses, missing, invalid) = run(&mine, program, file);
+    let (responses, missing, invalid, recorded) = run(&mine, program, file);
 
     let expected = expected();
     assert_eq!(responses.len(), expected.len());
-    for ((target, found), expected) in targets().iter().chain(&[""]).zip(&responses).zip(&expected)
+    let others = ["not ready", "unread", "cleared"];
+    for ((target, found), expected) in
+        targets().iter().chain(&others).zip(&responses).zip(&expected)
     {
         // The reason for an invalid value is the language's own.
         let stable = |response: &Value| {
@@ -143,12 +168,13 @@ async fn compare(
     let remedy = "interface mount: not imported; add `import relayer:rest/mount@0.1.0;` to \
                   wit/world.wit, and \"mount\" to the grants of the module's mount";
     assert_eq!(missing, remedy);
+    assert_eq!(recorded, json!([["ibc-0", null], [["warn", "shown"]]]), "{language}");
     // Otherwise the line of the author is not known.
     assert_eq!(invalid, invalid_values, "{language}");
 }
 
 /// Returns the last line that a driver prints.
-fn run(folder: &Path, program: &str, file: &str) -> (Vec<Value>, String, Vec<String>) {
+fn run(folder: &Path, program: &str, file: &str) -> (Vec<Value>, String, Vec<String>, Value) {
     let targets = serde_json::to_string(&targets()).unwrap();
     let output = Command::new(program).args([file, &targets]).current_dir(folder).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();

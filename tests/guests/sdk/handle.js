@@ -16,11 +16,38 @@ const routes = new Router()
   .get("/chain/:id", chain)
   .get("/workers", workers)
   .get("/mount", (host) => Response.text(host.mount()))
+  .get("/host", about)
+  .get("/telemetry", telemetry)
   .get("/made", (_, request) =>
     Response.text(request.path).withStatus(201).withHeader("x-b", "c"));
 
 export function handle(host, request) {
+  if (request.method === "POST" && request.path === "/clear") {
+    host.clearPackets("ibc-0");
+    host.clearPackets(undefined);
+    return Response.empty(202);
+  }
   return routes.respond(host, request);
+}
+
+function about(host) {
+  host.log("warn", "shown");
+  const parts = host.components().map(({ name, version }) => [name, version]);
+  const isConfirmed = host.unconfirmedSince() === undefined;
+  return Response.success([parts, String(host.changed()), isConfirmed, host.sources().length]);
+}
+
+function telemetry(host) {
+  const known = host.metricFamilies();
+  const families = known.map((name) => {
+    const { samples } = host.metricFamily(name);
+    return samples.map(({ name, labels, value }) => {
+      const pairs = labels.map(({ name, value }) => `${name}=${value}`);
+      return `${name} ${pairs.join(",")} ${value}`;
+    });
+  });
+  const isAbsent = host.metricFamily("absent") === undefined;
+  return Response.success([known, families, isAbsent, String(host.scraped())]);
 }
 
 function count(host) {

@@ -3,7 +3,14 @@
 from sdk import Host, InvalidParameter, Params, Request, Response, Router, State
 
 routes = Router()
-handle = routes.respond
+
+
+def handle(host: Host, request: Request) -> Response:
+    if request.method == "POST" and request.path == "/clear":
+        host.clear_packets("ibc-0")
+        host.clear_packets(None)
+        return Response.empty(202)
+    return routes.respond(host, request)
 
 
 @routes.get("/")
@@ -78,6 +85,28 @@ def workers(host: Host, request: Request, params: Params) -> Response:
 @routes.get("/mount")
 def mount(host: Host, request: Request, params: Params) -> Response:
     return Response.text(host.mount())
+
+
+@routes.get("/host")
+def about(host: Host, request: Request, params: Params) -> Response:
+    host.log("warn", "shown")
+    parts = [[part.name, part.version] for part in host.components()]
+    is_confirmed = host.unconfirmed_since() is None
+    return Response.success([parts, str(host.changed()), is_confirmed, len(host.sources())])
+
+
+@routes.get("/telemetry")
+def telemetry(host: Host, request: Request, params: Params) -> Response:
+    known = host.metric_families()
+    families = []
+    for name in known:
+        samples = []
+        for sample in host.metric_family(name).samples:
+            pairs = ",".join(f"{label.name}={label.value}" for label in sample.labels)
+            samples.append(f"{sample.name} {pairs} {sample.value}")
+        families.append(samples)
+    is_absent = host.metric_family("absent") is None
+    return Response.success([known, families, is_absent, str(host.scraped())])
 
 
 @routes.get("/made")

@@ -1,17 +1,24 @@
 //! A module that returns the parts of its requests. `handle.js` and `handle.py` are the same
 //! module in JavaScript and Python.
 
-use relayer_rest_sdk::{Host, InvalidParameter, Params, Request, Response, Route, Router, State};
+use relayer_rest_sdk::{
+    Host, InvalidParameter, Level, Params, Request, Response, Route, Router, State,
+};
 use serde_json::json;
 
 relayer_rest_sdk::module!(handle);
 
 /// Handles a request.
 pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
+    if request.method == "POST" && request.path == "/clear" {
+        host.clear_packets(Some("ibc-0"));
+        host.clear_packets(None);
+        return Response::empty(202);
+    }
     routes().respond(host, request)
 }
 
-const fn routes<H: Host>() -> Router<H, 13> {
+const fn routes<H: Host>() -> Router<H, 15> {
     Router::new([
         Route::get("/", count),
         Route::get("/query", |_, request, _| Ok(Response::success(request.query("a")?))),
@@ -31,6 +38,8 @@ const fn routes<H: Host>() -> Router<H, 13> {
         Route::get("/chain/:id", chain),
         Route::get("/workers", workers),
         Route::get("/mount", |host: &H, _, _| Ok(Response::text(host.mount()))),
+        Route::get("/host", about),
+        Route::get("/telemetry", telemetry),
         Route::get("/made", |_, request, _| {
             Ok(Response::text(&*request.path).with_status(201).with_header("x-b", "c"))
         }),
@@ -67,4 +76,28 @@ fn workers<H: Host>(host: &H, _: &Request, _: Params<'_>) -> Result<Response, Re
         })
         .collect();
     Ok(Response::success(json!([state.chains(), workers])))
+}
+
+fn about<H: Host>(host: &H, _: &Request, _: Params<'_>) -> Result<Response, Response> {
+    host.log(Level::Warn, "shown");
+    let parts = host.components().into_iter();
+    let parts: Vec<_> = parts.map(|part| [part.name, part.version]).collect();
+    let is_confirmed = host.unconfirmed_since().is_none();
+    let shown = json!([parts, host.changed().to_string(), is_confirmed, host.sources().len()]);
+    Ok(Response::success(shown))
+}
+
+fn telemetry<H: Host>(host: &H, _: &Request, _: Params<'_>) -> Result<Response, Response> {
+    let known = host.metric_families()?;
+    let mut families = Vec::new();
+    for name in &known {
+        let samples = host.metric_family(name)?.into_iter().flat_map(|family| family.samples);
+        let samples = samples.map(|sample| {
+            let pairs = sample.labels.iter().map(|label| format!("{}={}", label.name, label.value));
+            format!("{} {} {}", sample.name, pairs.collect::<Vec<_>>().join(","), sample.value)
+        });
+        families.push(samples.collect::<Vec<_>>());
+    }
+    let is_absent = host.metric_family("absent")?.is_none();
+    Ok(Response::success(json!([known, families, is_absent, host.scraped()?.to_string()])))
 }

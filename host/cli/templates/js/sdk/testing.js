@@ -122,11 +122,11 @@ export class FakeHost {
   }
 
   #check(data) {
-    if (this.#notReady[data] !== undefined) throw notReady(this.#notReady[data]);
+    if (this.#notReady[data] !== undefined) throw notReady(this.#notReady[data], 1);
   }
 
   #telemetry() {
-    if (!this.#families) throw notReady("the relayer's telemetry is not read");
+    if (!this.#families) throw notReady("the relayer's telemetry is not read", 60);
     return this.#families;
   }
 
@@ -142,6 +142,7 @@ export class FakeHost {
 /** 2026-01-01T00:00:00Z, in nanoseconds. */
 const TIME = 1_767_225_600_000_000_000n;
 
-function notReady(message) {
-  return Object.assign(new Error(message), { payload: { message, retryAfter: 1_000_000_000n } });
+function notReady(message, seconds) {
+  const payload = { message, retryAfter: BigInt(seconds) * 1_000_000_000n };
+  return Object.assign(new Error(message), { payload });
 }

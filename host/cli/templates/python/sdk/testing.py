@@ -132,11 +132,11 @@ class FakeHost(Host):
 
     def _check(self) -> None:
         if self._not_ready is not None:
-            raise _not_ready(self._not_ready)
+            raise _not_ready(self._not_ready, 1)
 
     def _telemetry(self) -> dict[str, Any]:
         if self._families is None:
-            raise _not_ready("the relayer's telemetry is not read")
+            raise _not_ready("the relayer's telemetry is not read", 60)
         return self._families
 
     def _name(self, text: str) -> int:
@@ -146,5 +146,5 @@ class FakeHost(Host):
         return len(self._names.ends) - 1
 
 
-def _not_ready(message: str) -> Err:
-    return Err(SimpleNamespace(message=message, retry_after=1_000_000_000))
+def _not_ready(message: str, seconds: int) -> Err:
+    return Err(SimpleNamespace(message=message, retry_after=seconds * 1_000_000_000))
