@@ -6,7 +6,6 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::chown;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use relayer_rest_tests::cargo::root;
@@ -120,13 +119,7 @@ fn base(files: &Folder) -> String {
     for folder in ["proc", "dev"] {
         fs::create_dir_all(base.join(folder)).unwrap();
     }
-    let libraries = Command::new("ldd").arg(Program::path()).output().unwrap().stdout;
-    let libraries = String::from_utf8(libraries).unwrap();
-    for path in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
-        let copy = base.join(path.trim_start_matches('/'));
-        fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        fs::copy(Path::new(path), copy).unwrap();
-    }
+    Program::copy_libraries(&base);
     fs::write(base.join("Containerfile"), "FROM scratch\nCOPY . /\n").unwrap();
     base.display().to_string()
 }

@@ -19,6 +19,7 @@ mod openapi;
 mod proxies;
 mod registry;
 mod relayers;
+mod replay;
 mod rollouts;
 mod sdk;
 mod systemd;

@@ -10,6 +10,8 @@
 //! | `sdk_cases.rs` | requests to the modules in `tests/guests/sdk` |
 //! | `program.rs` | the command, as a process |
 //! | `terminal.rs` | the command in a terminal |
+//! | `virtual_machine.rs` | the command on another processor and kernel |
+//! | `failures.rs` | random failures of a module |
 //! | `process.rs` | processes of the system: children, priorities and signals |
 //! | `folder.rs` | a temporary folder |
 //! | `grafana.rs` | the queries of the Grafana dashboard |
@@ -41,6 +43,7 @@ pub mod client;
 pub mod collector;
 pub mod component;
 pub mod events;
+pub mod failures;
 pub mod folder;
 pub mod fuzz;
 pub mod grafana;
@@ -59,5 +62,6 @@ pub mod sdk_cases;
 pub mod server;
 pub mod steady_clients;
 pub mod terminal;
+pub mod virtual_machine;
 pub mod wait;
 pub mod watcher;

@@ -1,6 +1,7 @@
 //! The command, as a process.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -99,6 +100,18 @@ impl Program {
         let is_deps = |folder: &&Path| !folder.ends_with("deps");
         let folder = test.ancestors().skip(1).find(is_deps).unwrap();
         folder.join("relayer-rest-under-test")
+    }
+
+    /// Copies the libraries that the command needs to the same places under another root.
+    pub fn copy_libraries(root: &Path) {
+        let libraries =
+            std::process::Command::new("ldd").arg(Self::path()).output().unwrap().stdout;
+        let libraries = String::from_utf8(libraries).unwrap();
+        for path in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
+            let copy = root.join(path.trim_start_matches('/'));
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::copy(path, copy).unwrap();
+        }
     }
 
     /// Adds arguments.
