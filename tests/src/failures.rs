@@ -26,7 +26,7 @@ const FAILURES: u64 = 1_000;
 /// One of this many failures is an endless loop.
 const ENDLESS: u64 = 100;
 
-/// Random numbers, xorshift: the same in each run.
+/// Random numbers by xorshift, which are equal in each run.
 struct Random(u64);
 
 impl Random {

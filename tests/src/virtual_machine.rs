@@ -36,7 +36,7 @@ echo status $status
 /bin/busybox poweroff -f
 ";
 
-/// What a machine has printed.
+/// The output of a machine.
 #[derive(Debug)]
 pub struct Machine {
     /// The release of its kernel.

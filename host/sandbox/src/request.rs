@@ -27,7 +27,7 @@ pub struct GuestRequest {
 }
 
 impl GuestRequest {
-    /// Creates a request without a body that nobody records.
+    /// Creates a request without a body and without a recorder.
     #[must_use]
     pub fn new(method: Method, target: PathAndQuery, headers: HeaderMap) -> Self {
         let body = Bytes::new();

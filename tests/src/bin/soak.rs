@@ -59,7 +59,7 @@ const UNAVAILABLE: u16 = 503;
 /// The extension that the checks before it serves disable.
 const DISABLED: &str = "start";
 
-/// The name of a rollback, as it is counted.
+/// The event of a rollback.
 const ROLLED_BACK: &str = "new modules that failed and were rolled back";
 
 /// A mounted extension.
@@ -73,7 +73,7 @@ struct Extension {
 }
 
 impl Extension {
-    /// Returns the events that must occur, as they are counted.
+    /// Returns the names of the events that must occur.
     fn events(&self) -> impl Iterator<Item = String> {
         self.statuses.iter().map(|status| format!("{}: {status}", self.name))
     }

@@ -38,11 +38,11 @@ pub(super) struct RecentList {
 struct List {
     /// The oldest first.
     requests: VecDeque<RecentRequest>,
-    /// The number of snapshots, where each differs from the one before.
+    /// The number of groups of successive requests with one snapshot.
     snapshots: usize,
 }
 
-/// A request, and references to all that its response depends on.
+/// A request, and references to the inputs of its response.
 #[derive(Debug, Clone)]
 pub(crate) struct RecentRequest {
     pub(crate) id: HeaderValue,
