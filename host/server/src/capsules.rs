@@ -99,8 +99,8 @@ struct Failure {
 /// Keeps the failed runs of a request.
 #[derive(Debug)]
 struct FailureRecorder {
-    /// The list of the thread that received the request: other threads seldom count its references.
-    /// It refers to the request, and the request to this.
+    /// Weak, because the list refers to the request, which refers to this. A list for each thread, so
+    /// that threads seldom share its reference counts.
     recent: Weak<RecentList>,
     id: HeaderValue,
 }

@@ -1,9 +1,9 @@
-//! The folder with the newest capsules.
+//! The folder with the newest capsules, and the components of their modules.
 //!
-//! The names of the files begin with the time, so that their order is that of their age, and have
-//! the module, whose component stays as long as one of its capsules.
+//! The names of capsules begin with the time, so that their order is that of their age, and contain
+//! the first digits of the module's digest. Files with other names are not touched.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -30,16 +30,20 @@ const DIGITS: usize = 12;
 /// the next one replaces it.
 const UNFINISHED: &str = "unfinished.tmp";
 
+/// The file that is locked.
+const LOCK: &str = "lock";
+
 /// The permissions of files and of a new folder: requests are for the user of the server only.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
 /// A folder with a bounded number of capsules. Another server may use it, too, while it takes over
-/// from this one.
+/// from this one, so each change is made under a lock.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
     max_count: usize,
+    /// The maximum size of all capsules, and of all components.
     max_size: u64,
     /// The number of the next file, so that no two have the same name.
     next: u64,
@@ -64,6 +68,8 @@ struct Files {
     capsules: VecDeque<(String, u64)>,
     /// The sizes of the components, by the digests in their names.
     components: BTreeMap<Digest, u64>,
+    /// Whether there are capsules that an operator has named, whose modules are not known.
+    has_others: bool,
 }
 
 impl Folder {
@@ -73,38 +79,57 @@ impl Folder {
         let max_count = usize::try_from(config.count).unwrap_or(usize::MAX);
         let path = path.to_owned();
         let folder = Self { path, max_count, max_size: config.size.as_u64(), next: 0 };
+        let _lock = folder.lock()?;
         // The folder must be writable from the start.
         drop(folder.create()?);
         fs::remove_file(folder.path.join(UNFINISHED))?;
-        folder.remove_oldest()?;
+        folder.remove_oldest(None)?;
         Ok(folder)
     }
 
-    /// Writes the capsule of a request, with the component of its module unless it is there.
+    /// Writes the capsule of a request, with the component of its module unless it is there or too
+    /// large.
     pub(super) fn write(&mut self, new: &NewCapsule<'_>) -> io::Result<()> {
         let NewCapsule { id, time, module, component, json } = new;
-        let size = json.len() + component.map_or(0, <[u8]>::len);
-        if size as u64 > self.max_size {
+        if json.len() as u64 > self.max_size {
             return Err(io::Error::other(format!(
-                "the capsule and its module have {}; the maximum is {} (capsules.size)",
-                ByteSize::b(size as u64),
+                "the capsule has {}; the maximum is {} (capsules.size)",
+                ByteSize::b(json.len() as u64),
                 ByteSize::b(self.max_size)
             )));
         }
-        if let Some(component) = component {
-            let path = self.path.join(component_name(*module));
-            if !path.exists() {
-                self.create()?.write_all(component)?;
-                fs::rename(self.path.join(UNFINISHED), path)?;
-            }
-        }
+        let _lock = self.lock()?;
         let millis = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let module = &module.to_string()[..DIGITS];
-        let name = format!("{millis:014}-{:06}-{module}-{id}{SUFFIX}", self.next % 1_000_000);
+        let name = format!(
+            "{millis:014}-{:06}-{}-{id}{SUFFIX}",
+            self.next % 1_000_000,
+            &module.to_string()[..DIGITS]
+        );
         self.next += 1;
-        self.create()?.write_all(json)?;
-        fs::rename(self.path.join(UNFINISHED), self.path.join(name))?;
-        self.remove_oldest()
+        let component = component.filter(|component| component.len() as u64 <= self.max_size);
+        let component_path = self.path.join(component_name(*module));
+        let written = match component {
+            Some(component) if !component_path.exists() => self.replace(&component_path, component),
+            _ => Ok(()),
+        };
+        let written = written.and_then(|()| self.replace(&self.path.join(&name), json));
+        // Also if the disk is full. The capsule is there if the others cannot be listed.
+        self.remove_oldest(Some(&name)).ok();
+        written
+    }
+
+    /// Locks the folder until the file is dropped.
+    fn lock(&self) -> io::Result<fs::File> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(FILE_MODE);
+        let file = options.open(self.path.join(LOCK))?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        self.create()?.write_all(content)?;
+        fs::rename(self.path.join(UNFINISHED), path)
     }
 
     fn create(&self) -> io::Result<fs::File> {
@@ -116,34 +141,47 @@ impl Folder {
         OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(file)
     }
 
-    /// Removes the oldest capsules until the others and their modules are within the bounds, and the
-    /// modules without a capsule.
-    fn remove_oldest(&self) -> io::Result<()> {
-        let Files { mut capsules, mut components } = Files::list(&self.path)?;
-        loop {
-            let is_unused = |digest: &Digest, _: &mut u64| {
-                let digest = digest.to_string();
-                let is_of = |(name, _): &(String, u64)| module_of(name) == &digest[..DIGITS];
-                !capsules.iter().any(is_of)
-            };
-            for (digest, _) in components.extract_if(.., is_unused) {
-                // It may have been removed by someone else.
-                fs::remove_file(self.path.join(component_name(digest))).ok();
-            }
-            let sizes = capsules.iter().map(|(_, size)| size).chain(components.values());
-            if capsules.len() <= self.max_count && sizes.sum::<u64>() <= self.max_size {
-                return Ok(());
-            }
-            let Some((oldest, _)) = capsules.pop_front() else { return Ok(()) };
+    /// Removes the oldest capsules until the others are within the bounds, and then the components
+    /// without a capsule, and those that exceed their bound. A new capsule stays, and its component.
+    fn remove_oldest(&self, new: Option<&str>) -> io::Result<()> {
+        let Files { mut capsules, components, has_others } = Files::list(&self.path)?;
+        // A clock that was set back makes the new one the oldest.
+        let new = new.and_then(|new| {
+            let place = capsules.iter().position(|(name, _)| name == new)?;
+            capsules.remove(place)
+        });
+        capsules.extend(new);
+        let mut size: u64 = capsules.iter().map(|(_, size)| size).sum();
+        while capsules.len() > self.max_count || size > self.max_size {
+            let Some((oldest, removed)) = capsules.pop_front() else { break };
+            size -= removed;
+            // It may have been removed by someone else.
             fs::remove_file(self.path.join(oldest)).ok();
         }
+        // The place of the newest capsule of each module.
+        let places = capsules.iter().enumerate().map(|(place, (name, _))| (module_of(name), place));
+        let newest: HashMap<_, _> = places.collect();
+        let mut components: Vec<_> = components
+            .into_iter()
+            .map(|(digest, size)| (newest.get(&digest.to_string()[..DIGITS]), digest, size))
+            .collect();
+        components.sort();
+        let mut size: u64 = components.iter().map(|(.., size)| size).sum();
+        for (place, digest, removed) in components {
+            let is_unused = place.is_none() && !has_others;
+            if is_unused || size > self.max_size {
+                size -= removed;
+                fs::remove_file(self.path.join(component_name(digest))).ok();
+            }
+        }
+        Ok(())
     }
 }
 
 impl Files {
     fn list(folder: &Path) -> io::Result<Self> {
         let mut capsules = Vec::new();
-        let mut components = BTreeMap::new();
+        let mut files = Self::default();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             // It may have been removed by someone else.
@@ -151,21 +189,32 @@ impl Files {
                 continue;
             };
             if name.ends_with(SUFFIX) {
-                capsules.push((name, meta.len()));
+                if module_of(&name).is_empty() {
+                    files.has_others = true;
+                } else {
+                    capsules.push((name, meta.len()));
+                }
             } else if let Some(digest) = name.strip_suffix(COMPONENT_SUFFIX)
                 && let Ok(digest) = digest.parse()
             {
-                components.insert(digest, meta.len());
+                files.components.insert(digest, meta.len());
             }
         }
         capsules.sort();
-        Ok(Self { capsules: capsules.into(), components })
+        Ok(Self { capsules: capsules.into(), ..files })
     }
 }
 
-/// Returns the digits of the module in the name of a capsule.
-fn module_of(capsule: &str) -> &str {
-    capsule.split('-').nth(2).unwrap_or_default()
+/// Returns the digits of the module in the name of a capsule; none if the server has not given the
+/// name.
+fn module_of(name: &str) -> &str {
+    let mut parts = name.splitn(4, '-');
+    let mut digits = |count, is_digit: fn(&u8) -> bool| {
+        parts.next().filter(|part| part.len() >= count && part.as_bytes().iter().all(is_digit))
+    };
+    let numbers = digits(14, u8::is_ascii_digit).and(digits(6, u8::is_ascii_digit));
+    let module = numbers.and_then(|_| digits(DIGITS, u8::is_ascii_hexdigit));
+    module.filter(|module| module.len() == DIGITS && parts.next().is_some()).unwrap_or_default()
 }
 
 fn component_name(digest: Digest) -> String {
@@ -183,7 +232,7 @@ pub(super) fn is_bundled(digest: Digest) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{CapsulesConfig, FILE_MODE, Folder, NewCapsule, component_name};
+    use super::{CapsulesConfig, FILE_MODE, Folder, LOCK, NewCapsule, component_name, module_of};
     use bytesize::ByteSize;
     use relayer_rest_sandbox::Digest;
     use std::fs;
@@ -196,6 +245,7 @@ mod tests {
         let entries = fs::read_dir(folder).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name != LOCK);
         names.sort();
         names
     }
@@ -225,54 +275,99 @@ mod tests {
         write(&mut folder, "d", 4, b"1234567").unwrap();
         assert_eq!(ids(), ["d"]);
         let error = write(&mut folder, "e", 5, b"12345678901").unwrap_err().to_string();
-        let message = "the capsule and its module have 11 B; the maximum is 10 B (capsules.size)";
-        assert_eq!(error, message);
+        assert_eq!(error, "the capsule has 11 B; the maximum is 10 B (capsules.size)");
         let mode = fs::metadata(path.join(&names(&path)[0])).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, FILE_MODE);
-        fs::write(path.join("0.capsule.json"), "1").unwrap();
-        fs::write(path.join("other"), "1234567890").unwrap();
-        fs::write(path.join("other.wasm"), "1234567890").unwrap();
+        // The clock was set back.
+        write(&mut folder, "f", 1, b"1234567").unwrap();
+        assert_eq!(ids(), ["f"]);
+        write(&mut folder, "g", 1, b"123").unwrap();
+        for other in ["0.capsule.json", "seven-a-b-c.capsule.json", "other", "other.wasm"] {
+            fs::write(path.join(other), "1234567890").unwrap();
+        }
         Folder::open(&path, &CapsulesConfig { count: 1, ..config }).unwrap();
-        assert_eq!(names(&path).len(), 3);
-        assert!(names(&path)[0].ends_with("-d.capsule.json"));
+        assert_eq!(names(&path).len(), 5);
+        assert!(names(&path)[1].ends_with("-g.capsule.json"), "{:?}", names(&path));
     }
 
     #[test]
     fn a_component_stays_as_long_as_one_of_its_capsules() {
         let path = tempfile::tempdir().unwrap();
         let config =
-            CapsulesConfig { count: 3, size: ByteSize::b(30), ..CapsulesConfig::default() };
+            CapsulesConfig { count: 3, size: ByteSize::b(20), ..CapsulesConfig::default() };
         let mut folder = Folder::open(path.path(), &config).unwrap();
         let mut write = |second, component: &'static [u8]| {
             let time = UNIX_EPOCH + Duration::from_secs(second);
             let module = Digest::new(component);
             let component = Some(component);
-            folder.write(&NewCapsule { id: "a-b", time, module, component, json: b"1234" })
-        };
-        let components = || -> Vec<_> {
-            let names = names(path.path()).into_iter();
-            names.filter(|name| name.ends_with(".wasm")).collect()
+            folder
+                .write(&NewCapsule { id: "a-b", time, module, component, json: b"1234" })
+                .unwrap();
         };
         let [first, second, third] = [&b"1"[..], b"22", b"1234567890123456789"];
-        let named = |components: &[&[u8]]| {
+        let check = |components: &[&[u8]], capsules| {
             let digests = components.iter().map(|it| component_name(Digest::new(it)));
-            let mut named: Vec<_> = digests.collect();
-            named.sort();
-            named
+            let mut expected: Vec<_> = digests.collect();
+            expected.sort();
+            let (mut there, others): (Vec<_>, Vec<_>) =
+                names(path.path()).into_iter().partition(|name| name.ends_with(".wasm"));
+            there.sort();
+            assert_eq!((there, others.len()), (expected, capsules));
         };
         for (at, component) in [(1, first), (2, second), (3, second)] {
-            write(at, component).unwrap();
+            write(at, component);
         }
-        assert_eq!(components(), named(&[first, second]));
+        check(&[first, second], 3);
         // The capsule of the first module is one too many.
-        write(4, second).unwrap();
-        assert_eq!(components(), named(&[second]));
-        // The component is too large for more than two capsules and both modules.
-        write(5, third).unwrap();
-        assert_eq!((components(), names(path.path()).len()), (named(&[second, third]), 4));
-        let large = &b"123456789012345678901234567"[..];
-        let error = write(6, large).unwrap_err().to_string();
-        assert!(error.contains("have 31 B; the maximum is 30 B"), "{error}");
-        assert_eq!(components(), named(&[second, third]));
+        write(4, second);
+        check(&[second], 3);
+        // Not all components fit: the one of the older capsules is removed.
+        write(5, third);
+        check(&[third], 3);
+        write(6, b"123456789012345678901");
+        check(&[third], 3);
+        write(7, second);
+        check(&[second], 3);
+        // The module of a capsule that an operator has named is not known.
+        fs::write(path.path().join("mine.capsule.json"), "").unwrap();
+        [8, 9, 10].into_iter().for_each(|at| write(at, first));
+        check(&[first, second], 4);
+    }
+
+    /// During a takeover, two servers write to the folder.
+    #[test]
+    fn each_capsule_of_two_servers_has_its_component() {
+        const COUNT: u64 = 200;
+        let path = tempfile::tempdir().unwrap();
+        let config = CapsulesConfig { count: 4, ..CapsulesConfig::default() };
+        std::thread::scope(|scope| {
+            for server in 0..2 {
+                let config = &config;
+                let path = path.path();
+                scope.spawn(move || {
+                    let mut folder = Folder::open(path, config).unwrap();
+                    for number in 0..COUNT {
+                        let component = [b'0' + u8::try_from(number % 3).unwrap(); 4_096];
+                        let module = Digest::new(&component);
+                        let component = Some(&component[..]);
+                        let time = UNIX_EPOCH + Duration::from_millis(number);
+                        let id = if server == 0 { "a" } else { "b" };
+                        let new = NewCapsule { id, time, module, component, json: b"1234" };
+                        folder.write(&new).unwrap();
+                    }
+                });
+            }
+        });
+        let (components, capsules): (Vec<_>, Vec<_>) =
+            names(path.path()).into_iter().partition(|name| name.ends_with(".wasm"));
+        assert_eq!(capsules.len(), 4);
+        for name in &components {
+            let content = fs::read(path.path().join(name)).unwrap();
+            assert_eq!(*name, component_name(Digest::new(&content)));
+        }
+        for capsule in capsules {
+            let module = module_of(&capsule);
+            assert!(components.iter().any(|name| name.starts_with(module)), "{capsule}");
+        }
     }
 }

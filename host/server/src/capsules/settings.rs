@@ -12,7 +12,7 @@ limits! {
     /// The capsules of failed requests.
     pub struct CapsulesConfig {
         count: u32 = "100", "1" to "100000", "Capsules in the folder; the oldest are removed for new ones";
-        size: ByteSize = "\"64MiB\"", "64KiB" to "64GiB", "Size of all capsules in the folder, and of their modules";
+        size: ByteSize = "\"64MiB\"", "64KiB" to "64GiB", "Size of all capsules in the folder, and of all their modules";
     }
     with {
         /// The folder, relative to the folder of the configuration file. Default: none, which
