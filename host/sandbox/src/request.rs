@@ -20,14 +20,14 @@ pub struct GuestRequest {
     pub headers: HeaderMap,
     /// The body, which only components of `wasi:http` can read.
     pub body: Bytes,
-    /// Receives the runs of the request.
+    /// Receives the runs of the request, if there is one.
     pub recorder: Option<Arc<dyn RunRecorder>>,
     /// The outputs for debuggers of a run that is repeated.
     pub debug_output: Option<DebugOutput>,
 }
 
 impl GuestRequest {
-    /// Creates a request without a body and without a recorder.
+    /// Creates a request without a body, a recorder and outputs for debuggers.
     #[must_use]
     pub fn new(method: Method, target: PathAndQuery, headers: HeaderMap) -> Self {
         let body = Bytes::new();

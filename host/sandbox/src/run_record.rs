@@ -13,7 +13,7 @@ use super::outcome::Outcome;
 use super::read_set::ReadSet;
 use super::request::GuestRequest;
 
-/// Receives the runs of a request, which refers to it.
+/// Receives the runs of a request.
 ///
 /// It is called on the thread of the guest, so it must not block.
 pub trait RunRecorder: Debug + Send + Sync {

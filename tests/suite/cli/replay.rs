@@ -72,7 +72,8 @@ async fn failures_have_the_same_outcome_in_another_process() {
     let response = client.get(&format!("/?{reads}&then=unavailable")).await;
     assert_eq!(response.status, 503);
     serving.stop().await;
-    let paths = written(&folder, 4).await;
+    let paths = capsules(&folder.join("capsules"));
+    assert_eq!(paths.len(), 4);
     for (path, (kind, of_response)) in paths.iter().zip([
         ("trap", false),
         ("response", true),
@@ -126,15 +127,30 @@ async fn secrets_are_not_in_capsules() {
         ("x-mine", "secret-3"),
         ("x-other", "visible"),
     ];
-    let target = "/?read=header:authorization&read=header:x-other&token=secret-4&then=error";
-    let response = client.request_with("GET", target, &headers).await;
-    assert_eq!(response.status, 500);
-    let path = &written(&folder, 1).await[0];
-    let json = fs::read_to_string(path).unwrap();
-    for secret in secrets {
-        assert!(!json.contains(secret), "{secret}: {json}");
+    let target =
+        "/?read=text:authorization&read=text:cookie&read=text:x-other&token=secret-4&then=";
+    for then in ["error", "panic", "bytes", "clear"] {
+        let response = client.request_with("GET", &format!("{target}{then}"), &headers).await;
+        assert_eq!(response.status, 500);
     }
-    assert!(json.contains("visible"));
+    let paths = written(&folder, 4).await;
+    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let outcomes = paths.iter().map(|path| {
+        let json = fs::read_to_string(path).unwrap();
+        for secret in secrets {
+            assert!(!json.contains(secret) && !json.contains(&hex(secret)), "{secret}: {json}");
+        }
+        assert!(json.contains("visible"), "{json}");
+        serde_json::from_str::<Value>(&json).unwrap()["outcome"].clone()
+    });
+    let outcomes: Vec<_> = outcomes.collect();
+    let shown = r#"Some("Bearer redacted");Some("redacted");Some("visible");"#;
+    assert_eq!(outcomes[0]["body"], shown);
+    assert_eq!(outcomes[2]["body"], json!({ "hex": hex(shown) + "ff" }));
+    let command = outcomes[3]["commands"][0].as_str().unwrap();
+    assert!(command.contains("Bearer redacted"), "{command}");
+    let path = &paths[0];
+    let json = fs::read_to_string(path).unwrap();
     let capsule: Value = serde_json::from_str(&json).unwrap();
     let masked = ["header authorization", "header cookie", "header x-mine", "query token"];
     assert_eq!(capsule["redacted"], json!(masked));
@@ -218,9 +234,9 @@ async fn each_recent_request_has_a_capsule_on_demand() {
     assert_eq!(body("miss"), body("hit"));
     assert_ne!(body("miss"), body("other"));
     let headers = [("x-request-id", "secret"), ("authorization", "Bearer secret-1")];
-    client.request_with("GET", "/?read=header:authorization", &headers).await;
-    let json = fs::read_to_string(recent(&serving, &folder, "secret").await).unwrap();
-    assert!(json.contains("Bearer redacted") && !json.contains("secret-1"), "{json}");
+    client.request_with("GET", "/?read=text:authorization", &headers).await;
+    recent(&serving, &folder, "secret").await;
+    assert_eq!(body("secret"), r#"Some("Bearer redacted");"#);
     check_failure(
         &serving.control(&["capsule", "unknown"]).await,
         2,
@@ -242,7 +258,7 @@ async fn a_candidate_is_tried_on_all_stored_failures() {
     written(&folder, 2).await;
     let failing = folder.path("failing.wasm");
     let capsules = folder.path("capsules");
-    // That of another mount is not of the candidate.
+    // A capsule of another mount is not replayed.
     let json = fs::read_to_string(&written(&folder, 2).await[0]).unwrap();
     let other = json.replace("\"mount\": \"/\"", "\"mount\": \"/ext/other\"");
     assert_ne!(json, other);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::{HeaderName, HeaderValue, header};
+use percent_encoding::percent_decode_str;
 
 /// Replaces a secret.
 const MASK: &str = "redacted";
@@ -68,16 +69,19 @@ impl<'a> Masks<'a> {
     /// Returns the value of a header. The scheme of credentials stays: modules check it first.
     pub(super) fn header(&mut self, name: &HeaderName, value: &HeaderValue) -> Vec<u8> {
         if !HEADERS.contains(name) && !self.redaction.headers.contains(name) {
-            return value.as_bytes().to_vec();
+            let masked = value.to_str().ok().and_then(|text| self.urls(text));
+            return masked.map_or_else(|| value.as_bytes().to_vec(), String::into_bytes);
         }
         self.names.insert(format!("header {name}"));
         let text = String::from_utf8_lossy(value.as_bytes());
-        let scheme = match text.split_once(' ') {
-            Some((scheme, _)) if *name == header::AUTHORIZATION => Some(scheme),
-            _ => None,
+        let (scheme, secret) = match text.split_once(' ') {
+            Some((scheme, secret)) if *name == header::AUTHORIZATION => (Some(scheme), secret),
+            _ => (None, &*text),
         };
-        for chunk in value.as_bytes().utf8_chunks() {
-            self.secret(chunk.valid());
+        self.secret(secret);
+        // The module may show the bytes that are text.
+        for part in secret.split(char::REPLACEMENT_CHARACTER) {
+            self.secret(part);
         }
         let masked = scheme.map_or_else(|| MASK.to_owned(), |scheme| format!("{scheme} {MASK}"));
         masked.into_bytes()
@@ -85,13 +89,15 @@ impl<'a> Masks<'a> {
 
     /// Returns the target of a request.
     pub(super) fn target(&mut self, target: &str) -> String {
-        let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
+        let target = self.urls(target).unwrap_or_else(|| target.to_owned());
+        let Some((path, query)) = target.split_once('?') else { return target };
         let mut parameters = Vec::new();
         for parameter in query.split('&') {
             match parameter.split_once('=') {
                 Some((name, value)) if is_secret(name) && !value.is_empty() => {
                     self.names.insert(format!("query {name}"));
                     self.secret(value);
+                    self.secret(&percent_decode_str(value).decode_utf8_lossy());
                     parameters.push(format!("{name}={MASK}"));
                 }
                 _ => parameters.push(parameter.to_owned()),
@@ -100,22 +106,26 @@ impl<'a> Masks<'a> {
         format!("{path}?{}", parameters.join("&"))
     }
 
-    /// Returns JSON without the credentials of URLs; `None` if there are none.
-    pub(super) fn urls(&mut self, json: &str) -> Option<String> {
-        let masked = without_credentials(json)?;
+    /// Returns a text without the credentials of URLs; `None` if there are none.
+    pub(super) fn urls(&mut self, text: &str) -> Option<String> {
+        let mut found = Vec::new();
+        let masked = without_credentials(text, |credentials| found.push(credentials))?;
         self.names.insert("credentials of URLs".to_owned());
+        for credentials in found {
+            self.secret(credentials);
+        }
         Some(masked)
     }
 
     /// Returns a text without the secrets of the request.
     pub(super) fn text(&self, text: &str) -> String {
-        let text = without_credentials(text).unwrap_or_else(|| text.to_owned());
+        let text = without_credentials(text, |_| ()).unwrap_or_else(|| text.to_owned());
         self.secrets.iter().fold(text, |text, secret| text.replace(secret, MASK))
     }
 
     /// Remembers a secret: all of it, and its parts.
     fn secret(&mut self, secret: &str) {
-        let is_separator = |character: char| " ,;=&".contains(character);
+        let is_separator = |character: char| " ,;=&:".contains(character);
         let parts = [secret].into_iter().chain(secret.split(is_separator));
         let parts = parts.filter(|part| part.len() >= MIN_SECRET);
         for part in parts {
@@ -133,9 +143,9 @@ fn is_secret(parameter: &str) -> bool {
     WHOLE_PARAMETERS.contains(&&*name) || PARAMETERS.iter().any(|part| name.contains(part))
 }
 
-/// Returns a text without the user names and the passwords of its URLs; `None` if there are
-/// none.
-fn without_credentials(text: &str) -> Option<String> {
+/// Returns a text without the user names and the passwords of its URLs, which are passed on; `None`
+/// if there are none.
+fn without_credentials<'a>(text: &'a str, mut found: impl FnMut(&'a str)) -> Option<String> {
     let mut masked = String::new();
     let mut rest = text;
     while let Some(start) = rest.find("://") {
@@ -145,6 +155,7 @@ fn without_credentials(text: &str) -> Option<String> {
         let authority = &after[..after.find(is_end).unwrap_or(after.len())];
         match authority.rfind('@') {
             Some(end) if authority[..end] != *MASK => {
+                found(&authority[..end]);
                 masked.push_str(MASK);
                 rest = &after[end..];
             }
@@ -177,6 +188,7 @@ mod tests {
         assert_eq!(header("x-mine", "mine"), "redacted");
         assert_eq!(header("accept", "text/html"), "text/html");
         assert_eq!(masks.text("no token abcdef.1, secret-1"), "no token redacted, redacted");
+        assert_eq!(masks.text("Bearer abcdef.1"), "Bearer redacted");
         assert_eq!(masks.into_names(), ["header authorization", "header cookie", "header x-mine"]);
     }
 
@@ -211,9 +223,27 @@ mod tests {
             (r#"{"a":"https://u:p@h/x","b":"c@d"}"#, r#"{"a":"https://redacted@h/x","b":"c@d"}"#),
             ("see http://token@h and ws://h/a@b", "see http://redacted@h and ws://h/a@b"),
         ] {
-            assert_eq!(without_credentials(text).unwrap(), masked);
-            assert_eq!(without_credentials(masked), None);
+            assert_eq!(without_credentials(text, |_| ()).unwrap(), masked);
+            assert_eq!(without_credentials(masked, |_| ()), None);
         }
-        assert_eq!(without_credentials("https://h:1/"), None);
+        assert_eq!(without_credentials("https://h:1/", |_| ()), None);
+    }
+
+    #[test]
+    fn the_credentials_of_urls_are_masked_elsewhere_too() {
+        let redaction = Redaction::default();
+        let mut masks = Masks::new(&redaction);
+        let referer = HeaderValue::from_static("https://first:secret-1@h/");
+        let masked = masks.header(&http::header::REFERER, &referer);
+        assert_eq!(masked, b"https://redacted@h/");
+        let target = masks.target("/a?node=https://u:secret-2@h&token=secret%2D3");
+        assert_eq!(target, "/a?node=https://redacted@h&token=redacted");
+        let value = masks.urls(r#"{"grpc":"http://secret-4@h"}"#).unwrap();
+        assert_eq!(value, r#"{"grpc":"http://redacted@h"}"#);
+        assert_eq!(
+            masks.text("secret-1 secret-2 secret-3 secret-4 h"),
+            "redacted redacted redacted redacted h"
+        );
+        assert_eq!(masks.into_names(), ["credentials of URLs", "query token"]);
     }
 }

@@ -29,6 +29,7 @@ pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
             "family" => see(&host.metric_family(argument)),
             "scraped" => see(&host.scraped()),
             "header" => see(&request.header_all(argument)),
+            "text" => see(&request.header(argument)),
             _ => see(&host.mount()),
         }
     }
@@ -45,6 +46,11 @@ pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
             host.clear_packets(Some(&format!("{hash:016x}")));
             Response::text(seen).with_status(500)
         }
+        "clear" => {
+            host.clear_packets(Some(&seen));
+            Response::empty(500)
+        }
+        "bytes" => Response { body: [seen.as_bytes(), b"\xff"].concat(), ..Response::empty(500) },
         "error" => Response::text(seen).with_status(500),
         "unavailable" => Response::text(seen).with_status(503),
         _ => Response::text(seen),
