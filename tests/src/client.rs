@@ -10,7 +10,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::{HeaderMap, Request, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::wait::{DEADLINE, until, until_async, within};
 
@@ -47,10 +47,20 @@ impl Client {
     ///
     /// Returns an error if nothing listens there.
     pub async fn try_http1(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+        Ok(Self::handshake(TcpStream::connect(address).await?).await)
+    }
+
+    /// Connects with HTTP/1.1, from another loopback address.
+    pub async fn http1_from(own: [u8; 4], address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((own, 0).into()).unwrap();
+        Self::handshake(socket.connect(address).await.unwrap()).await
+    }
+
+    async fn handshake(stream: TcpStream) -> Self {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        Ok(Self::Http1(sender))
+        Self::Http1(sender)
     }
 
     /// Connects with HTTP/2.

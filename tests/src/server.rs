@@ -14,7 +14,7 @@ use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapLimits
 use relayer_rest_host::reload::{ModuleContext, Modules};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, StateReader, Upstream, sample};
-use relayer_rest_host::{HttpLimits, Listener, LiveLimits, LiveTally, Server};
+use relayer_rest_host::{HttpLimits, Listener, LiveLimits, LiveTally, Server, ServerSettings};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -130,8 +130,7 @@ pub struct Builder {
     extensions: Vec<Mount>,
     http: HttpLimits,
     live: LiveLimits,
-    grace: Option<Duration>,
-    drain: Option<Duration>,
+    settings: ServerSettings,
     is_metered: bool,
     state: State,
     listen: ListenConfig,
@@ -200,14 +199,22 @@ impl Builder {
         Self { is_metered: true, ..self }
     }
 
+    /// Sets the number of threads that serve connections.
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.settings.workers = workers;
+        self
+    }
+
     /// Sets the grace period for shutdown.
-    pub fn grace(self, grace: Duration) -> Self {
-        Self { grace: Some(grace), ..self }
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.settings.grace = grace;
+        self
     }
 
     /// Sets the time for another request at shutdown.
-    pub fn drain(self, drain: Duration) -> Self {
-        Self { drain: Some(drain), ..self }
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.settings.drain = drain;
+        self
     }
 
     /// Sets the listener, on a TCP port.
@@ -263,15 +270,8 @@ impl Builder {
         let (stop, stopped) = oneshot::channel();
         let server = Server::with_registry(Arc::clone(&registry), publisher.reader())
             .with_limits(self.http)
-            .with_live_limits(self.live);
-        let server = match self.grace {
-            Some(grace) => server.with_grace(grace),
-            None => server,
-        };
-        let server = match self.drain {
-            Some(drain) => server.with_drain(drain),
-            None => server,
-        };
+            .with_live_limits(self.live)
+            .with_settings(self.settings);
         let server = if self.is_metered { server.with_metrics() } else { server };
         let connections = server.connections();
         let live = server.connections().live().clone();
@@ -289,8 +289,7 @@ impl TestServer {
             extensions: Vec::new(),
             http: HttpLimits::default(),
             live: LiveLimits::default(),
-            grace: None,
-            drain: None,
+            settings: ServerSettings::default(),
             is_metered: false,
             state: State::Sample,
             listen: "127.0.0.1:0".parse::<ListenAddress>().unwrap().into(),

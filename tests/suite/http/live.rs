@@ -13,7 +13,7 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::process::thread_priorities;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::relayer;
-use relayer_rest_tests::server::{TestServer, any_dialect};
+use relayer_rest_tests::server::{TestServer, any_dialect, engine, extension, patient};
 use relayer_rest_tests::wait::{until, until_async, within};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -741,7 +741,10 @@ async fn each_limit_refuses_the_client_that_exceeds_it() {
         ("entries", LiveLimits { entries: 1, ..limits() }),
         ("memory", LiveLimits { memory: ByteSize::b(500), ..limits() }),
     ] {
-        let server = TestServer::builder().live(live).start().await;
+        let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+        let tool = component::of_response(200, text, b"a");
+        let tool = extension("/ext/tool", &engine(&patient()), &tool);
+        let server = TestServer::builder().live(live).extension(tool).start().await;
         let mut client = server.connect().await;
         let mut events = Events::open(&mut client, "/version", &[]).await;
         assert_eq!(events.next().await.unwrap().name, "change", "{name}");
@@ -756,6 +759,15 @@ async fn each_limit_refuses_the_client_that_exceeds_it() {
         let wait = [("if-none-match", &*etag), WAIT];
         let refused = other.request_with("GET", "/state", &wait).await;
         refused.check_error(503, "Overloaded", msg);
+        // Those of a client or of a mount are no limits for others.
+        let status = async |mut client: Client, path| {
+            client.begin("GET", path, &accept).await.unwrap().status().as_u16()
+        };
+        let elsewhere = Client::http1_from([127, 0, 0, 2], server.address).await;
+        let of_peer = if name == "waiters-per-peer" { 200 } else { 503 };
+        assert_eq!(status(elsewhere, "/state").await, of_peer, "{name}");
+        let of_mount = if name == "waiters-per-mount" { 200 } else { 503 };
+        assert_eq!(status(server.connect().await, "/ext/tool/").await, of_mount, "{name}");
         // There is room again.
         drop((client, events));
         waiters(&server, 0).await;
@@ -800,6 +812,10 @@ async fn a_slow_client_skips_states() {
     }
     let last = server.get("/state").await;
     while fast.next().await.unwrap().data != last.text() {}
+    // It holds one event, and the other client has taken its last one, or is about to.
+    let event = last.body.len() as u64 + 1_024;
+    let status = server.connections.status();
+    assert!((1..=2 * event).contains(&status.unsent), "{} of {event}", status.unsent);
     let mut count = 1;
     while slow.next().await.unwrap().data != last.text() {
         count += 1;

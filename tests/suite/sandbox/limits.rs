@@ -259,11 +259,12 @@ async fn an_endless_start_function_times_out_and_delays_no_other_module() {
                 (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
     let other = extension("/other", &engine(&patient()), &component::with_response(204, "a", b"b"));
-    let server = TestServer::builder().component(&component).extension(other).start().await;
+    let server = TestServer::builder().component(&component).extension(other).workers(1);
+    let server = server.start().await;
     let mut client = server.connect().await;
     let spinning = tokio::spawn(async move { client.get("/").await });
     until("the start function runs", || server.api().status().module().unwrap().runs == 1).await;
-    // The only thread is free while the module spins.
+    // The only thread that serves connections is free while the module spins.
     assert_eq!(server.get("/other/").await.status, 204);
     spinning.abort();
     let limits = Limits { time: Duration::from_millis(20), ..patient() };
@@ -327,6 +328,12 @@ async fn spinning_modules_yield_to_others() {
     let server = TestServer::builder()
         .component(&component::that_spins_on_spin())
         .limits(&limits)
+        .extension(extension(
+            "/ext/other",
+            &engine(&patient()),
+            &component::with_response(204, "a", b"b"),
+        ))
+        .workers(1)
         .start()
         .await;
     let mut spinning = Vec::new();
@@ -335,9 +342,9 @@ async fn spinning_modules_yield_to_others() {
     }
     let mut client = server.connect().await;
     client.get_until("/", |response| response.status == 503).await;
-    let other = TestServer::start().await;
-    for _ in 0..20 {
-        assert_eq!(other.get("/chains").await.status, 200);
+    // Its only thread that serves connections is free.
+    for number in 0..20 {
+        assert_eq!(client.get(&format!("/ext/other/{number}")).await.status, 204);
     }
     for client in spinning {
         assert!(!client.is_finished());

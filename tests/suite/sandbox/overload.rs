@@ -82,7 +82,7 @@ async fn health_probes_succeed_under_overload() {
     // A busy machine may need more than the default.
     let limits = Limits { queue_wait: patient().queue_wait, ..Limits::default() };
     let tool = extension("/ext/tool", &engine(&limits), &component);
-    let server = TestServer::builder().extension(tool).start().await;
+    let server = TestServer::builder().extension(tool).workers(1).start().await;
     let mut probe = server.connect().await;
     assert_eq!(probe.get("/ext/tool/livez").await.status, 204);
     let address = server.address;
