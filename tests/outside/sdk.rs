@@ -124,7 +124,10 @@ fn expected() -> Vec<Value> {
     };
     let not_ready = get(&FakeHost::not_ready("wait"), "/workers");
     let unread = get(&FakeHost::new(), "/telemetry");
-    let cleared = json!([202, [], ""]);
+    let host_of_command = FakeHost::new();
+    let cleared = relayer_rest_sdk_guest::handle(&host_of_command, &Request::new("POST", "/clear"));
+    assert_eq!(host_of_command.cleared(), [Some("ibc-0".to_owned()), None]);
+    let cleared = json!([cleared.status, cleared.headers, cleared.text_body()]);
     let responses = targets().into_iter().map(|target| get(&host, target));
     responses.chain([not_ready, unread, cleared]).collect()
 }

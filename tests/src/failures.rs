@@ -201,7 +201,8 @@ pub async fn module(limits: &Limits) -> Module {
     Module::from_untrusted_bytes(&engine, "failing", FAILING_GUEST, bytes).await.unwrap()
 }
 
-/// Returns the JSON of random capsules, the same in each run.
+/// Returns the JSON of random capsules. Each run has the same requests, and values that differ only in
+/// the times of publications.
 pub async fn random_capsules() -> Vec<String> {
     let patient = module(&patient()).await;
     // An endless loop takes longer than any limit.
@@ -238,7 +239,8 @@ pub fn replay_arguments(folder: &str) -> [String; 7] {
 
 /// Checks that all capsules were replayed with the same outcomes.
 pub fn check_replayed(ended: &Ended) {
-    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let report = serde_json::from_str(&ended.stdout);
+    let report: serde_json::Value = report.unwrap_or_else(|error| panic!("{error}: {ended:?}"));
     let replayed = report["capsules"].as_array().unwrap();
     assert_eq!(replayed.len() as u64, FAILURES, "{}", report["error"]);
     for replay in replayed {

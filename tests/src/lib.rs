@@ -8,10 +8,10 @@
 //! | `http2.rs` | hand-made HTTP/2 frames, which no library would send |
 //! | `cargo.rs` | builds of modules |
 //! | `sdk_cases.rs` | requests to the modules in `tests/guests/sdk` |
+//! | `failures.rs` | random failures of the module in `tests/guests/failing` |
 //! | `program.rs` | the command, as a process |
 //! | `terminal.rs` | the command in a terminal |
-//! | `virtual_machine.rs` | the command on another processor and kernel |
-//! | `failures.rs` | random failures of a module |
+//! | `virtual_machine.rs` | the command in a machine with another processor |
 //! | `process.rs` | processes of the system: children, priorities and signals |
 //! | `folder.rs` | a temporary folder |
 //! | `grafana.rs` | the queries of the Grafana dashboard |

@@ -1,4 +1,4 @@
-//! A virtual machine: another processor, and another kernel.
+//! A virtual machine with another processor.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,11 +7,12 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
+use crate::cargo::root;
 use crate::folder::Folder;
 use crate::program::{Ended, Program};
 use crate::wait::within;
 
-/// A processor without AVX, which compilers use on later ones.
+/// A processor without AVX, which code for later ones uses.
 const PROCESSOR: &str = "Nehalem";
 
 /// The folder of the data in the machine.
@@ -24,7 +25,6 @@ const INIT: &str = "#!/bin/busybox sh
 /bin/busybox mount -t tmpfs tmp /tmp
 /bin/busybox stty -F /dev/ttyS0 raw
 exec </dev/null >/dev/ttyS0 2>&1
-/bin/busybox uname -r
 /bin/busybox grep flags -m 1 /proc/cpuinfo
 HOME=/tmp /bin/relayer-rest ARGUMENTS >/tmp/stdout 2>/tmp/stderr
 status=$?
@@ -33,14 +33,13 @@ for output in stdout stderr; do
     /bin/busybox cat /tmp/$output
 done
 echo status $status
+exec >/dev/null 2>&1
 /bin/busybox poweroff -f
 ";
 
 /// The output of a machine.
 #[derive(Debug)]
 pub struct Machine {
-    /// The release of its kernel.
-    pub kernel: String,
     /// The features of its processor, as `/proc/cpuinfo` lists them.
     pub features: String,
     /// The end of the command.
@@ -76,7 +75,6 @@ impl Machine {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (kernel, text) = text.split_once('\n')?;
         let (features, mut text) = text.split_once('\n')?;
         let mut outputs = ["stdout", "stderr"].into_iter().map_while(|name| {
             let (length, rest) = text.strip_prefix(name)?.split_once('\n')?;
@@ -87,19 +85,24 @@ impl Machine {
         let (stdout, stderr) = (outputs.next()?, outputs.next()?);
         let status = text.strip_prefix("status ")?.lines().next()?.parse().ok()?;
         Some(Self {
-            kernel: kernel.to_owned(),
             features: features.to_owned(),
             ended: Ended { status: Some(status), stdout, stderr },
         })
     }
 }
 
-/// Returns a kernel of this machine.
+/// Returns a kernel: the one of `.ci/run`, or else one of this machine that can be read.
 fn kernel() -> PathBuf {
-    let files = fs::read_dir("/boot").into_iter().flatten().flatten();
-    let name = |file: &fs::DirEntry| file.file_name().to_string_lossy().starts_with("vmlinuz");
-    let kernel = files.filter(name).map(|file| file.path()).max();
-    kernel.expect("a kernel in /boot is installed")
+    let folders = [root().join("target/tools/kernel/boot"), "/boot".into()];
+    let files = folders.iter().filter_map(|folder| fs::read_dir(folder).ok());
+    let paths = files.flatten().map(|file| file.unwrap().path());
+    let is_kernel = |path: &PathBuf| {
+        let is_named =
+            path.file_name().is_some_and(|it| it.to_string_lossy().starts_with("vmlinuz-"));
+        is_named && fs::File::open(path).is_ok()
+    };
+    let mut kernels = paths.filter(is_kernel);
+    kernels.next().expect("there is a kernel in target/tools/kernel/boot or /boot")
 }
 
 /// Makes the file system of a machine.

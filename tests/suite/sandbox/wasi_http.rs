@@ -353,9 +353,9 @@ async fn a_component_has_the_time_of_the_state_and_equal_random_numbers() {
     assert_eq!(http.get("/ext/guest/random/2").await.text(), random);
 }
 
-/// On another engine, with the settings in the capsule.
+/// The other engine has the settings in the capsule.
 #[tokio::test]
-async fn a_capsule_of_a_component_has_the_same_outcome_elsewhere() {
+async fn a_capsule_of_a_component_has_the_same_outcome_on_another_engine() {
     let load = |engine: &Engine| Module::from_bytes(engine, "guest", HTTP_GUEST).unwrap();
     let publisher = StatePublisher::new();
     publisher.set_chain(ChainConfig::new("a", ChainKind::CosmosSdk));
