@@ -2,7 +2,7 @@
 //! Takes node with npm, python3 with venv, and their registries.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -151,8 +151,8 @@ fn exporter() -> String {
     let head = format!("content-type: text/plain\r\ncontent-length: {}", body.len());
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // The request fits into one read, and its connection ends with the response.
-            stream.read(&mut [0; 4096]).ok();
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            lines.take_while(|line| !line.is_empty()).for_each(drop);
             write!(stream, "HTTP/1.1 200 OK\r\nconnection: close\r\n{head}\r\n\r\n{body}").ok();
         }
     });

@@ -1,5 +1,6 @@
 //! Does a capsule of a failed request have the same outcome in another process?
 
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -134,7 +135,12 @@ async fn secrets_are_not_in_capsules() {
         assert_eq!(response.status, 500);
     }
     let paths = written(&folder, 4).await;
-    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |text: &str| {
+        text.bytes().fold(String::new(), |mut hex, byte| {
+            write!(hex, "{byte:02x}").unwrap();
+            hex
+        })
+    };
     let outcomes = paths.iter().map(|path| {
         let json = fs::read_to_string(path).unwrap();
         for secret in secrets {

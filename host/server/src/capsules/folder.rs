@@ -232,7 +232,10 @@ pub(super) fn is_bundled(digest: Digest) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{CapsulesConfig, FILE_MODE, Folder, LOCK, NewCapsule, component_name, module_of};
+    use super::{
+        COMPONENT_SUFFIX, CapsulesConfig, FILE_MODE, Folder, LOCK, NewCapsule, component_name,
+        module_of,
+    };
     use bytesize::ByteSize;
     use relayer_rest_sandbox::Digest;
     use std::fs;
@@ -310,7 +313,7 @@ mod tests {
             let mut expected: Vec<_> = digests.collect();
             expected.sort();
             let (mut there, others): (Vec<_>, Vec<_>) =
-                names(path.path()).into_iter().partition(|name| name.ends_with(".wasm"));
+                names(path.path()).into_iter().partition(|name| name.ends_with(COMPONENT_SUFFIX));
             there.sort();
             assert_eq!((there, others.len()), (expected, capsules));
         };
@@ -330,7 +333,9 @@ mod tests {
         check(&[second], 3);
         // The module of a capsule that an operator has named is not known.
         fs::write(path.path().join("mine.capsule.json"), "").unwrap();
-        [8, 9, 10].into_iter().for_each(|at| write(at, first));
+        for at in [8, 9, 10] {
+            write(at, first);
+        }
         check(&[first, second], 4);
     }
 
@@ -359,7 +364,7 @@ mod tests {
             }
         });
         let (components, capsules): (Vec<_>, Vec<_>) =
-            names(path.path()).into_iter().partition(|name| name.ends_with(".wasm"));
+            names(path.path()).into_iter().partition(|name| name.ends_with(COMPONENT_SUFFIX));
         assert_eq!(capsules.len(), 4);
         for name in &components {
             let content = fs::read(path.path().join(name)).unwrap();

@@ -38,7 +38,7 @@ const fn routes<H: Host>() -> Router<H, 15> {
         Route::get("/chain/:id", chain),
         Route::get("/workers", workers),
         Route::get("/mount", |host: &H, _, _| Ok(Response::text(host.mount()))),
-        Route::get("/host", about),
+        Route::get("/host", |host: &H, _, _| Ok(about(host))),
         Route::get("/telemetry", telemetry),
         Route::get("/made", |_, request, _| {
             Ok(Response::text(&*request.path).with_status(201).with_header("x-b", "c"))
@@ -78,13 +78,13 @@ fn workers<H: Host>(host: &H, _: &Request, _: Params<'_>) -> Result<Response, Re
     Ok(Response::success(json!([state.chains(), workers])))
 }
 
-fn about<H: Host>(host: &H, _: &Request, _: Params<'_>) -> Result<Response, Response> {
+fn about<H: Host>(host: &H) -> Response {
     host.log(Level::Warn, "shown");
     let parts = host.components().into_iter();
     let parts: Vec<_> = parts.map(|part| [part.name, part.version]).collect();
     let is_confirmed = host.unconfirmed_since().is_none();
     let shown = json!([parts, host.changed().to_string(), is_confirmed, host.sources().len()]);
-    Ok(Response::success(shown))
+    Response::success(shown)
 }
 
 fn telemetry<H: Host>(host: &H, _: &Request, _: Params<'_>) -> Result<Response, Response> {
