@@ -123,8 +123,8 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
     let host = http.get("/ext/my-tool/host").await;
     let parts = r#"{"status":"success","result":[[["ibc-relayer",""#;
     assert!(host.status == 200 && host.text().starts_with(parts), "{}", host.text());
-    // It is confirmed, since the sample needs no confirmation; the telemetry is a source.
-    assert!(host.text().ends_with(",true,1]}"), "{}", host.text());
+    // The sources are the sample, which needs no confirmation, and the telemetry.
+    assert!(host.text().ends_with(",true,2]}"), "{}", host.text());
     serving.logged("module: shown module=\"my-tool@").await;
     let is_read = async || http.get("/ext/my-tool/telemetry").await.status != 503;
     until_async("the telemetry is read", is_read).await;

@@ -144,7 +144,7 @@ pub use response::InvalidResponse;
 #[doc(hidden)]
 pub use reused::ReusedInstance;
 pub use run_permit::{GuestResponse, RunPermit};
-pub use run_record::{Run, RunRecord, RunRecorder};
+pub use run_record::{Recorder, Run, RunRecord, RunRecorder};
 pub use set_cookie::CookieError;
 pub use stats::{Failures, ModuleStats};
 pub use trap::{TrapKind, Trapped};

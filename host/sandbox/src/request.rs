@@ -1,5 +1,6 @@
 //! A request to a module.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -7,7 +8,6 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 
 use super::debug_output::DebugOutput;
-use super::run_record::RunRecorder;
 
 /// A request to a module.
 #[derive(Debug, Clone)]
@@ -20,8 +20,9 @@ pub struct GuestRequest {
     pub headers: HeaderMap,
     /// The body, which only components of `wasi:http` can read.
     pub body: Bytes,
-    /// Receives the runs of the request, if there is one.
-    pub recorder: Option<Arc<dyn RunRecorder>>,
+    /// The [`Recorder`](super::run_record::Recorder) of its runs, if there is one. Its type is hidden,
+    /// because it refers to modules, which refer to requests.
+    pub recorder: Option<Arc<dyn Any + Send + Sync>>,
     /// The outputs for debuggers of a run that is repeated.
     pub debug_output: Option<DebugOutput>,
 }

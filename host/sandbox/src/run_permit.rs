@@ -20,7 +20,7 @@ use super::module::Module;
 use super::read_set::{MAX_COMMANDS, ReadSet};
 use super::request::GuestRequest;
 use super::response::InvalidResponse;
-use super::run_record::Run;
+use super::run_record::{Recorder, Run};
 use super::slow_guest_pool::Start;
 use super::slow_targets::RecordedRun;
 use super::store::StoreData;
@@ -114,7 +114,7 @@ impl RunPermit {
         let creates_slowly = module.instances().placement() == Placement::Background;
         let time = GuestTime::start(limits.time, turns);
         let target = targets.target(module.mount(), &request);
-        let is_recorded = request.recorder.is_some();
+        let is_recorded = Recorder::of(&request).is_some();
         let is_verified = module.engine().verifier.is_due();
         // The guest may continue on another thread, which does not have this span.
         let span = Span::current();
@@ -211,7 +211,7 @@ impl RunPermit {
         if result.is_ok() && commands.len() > MAX_COMMANDS {
             result = Err(CallError::Invalid(InvalidResponse::TooManyCommands));
         }
-        if let Some(recorder) = &request.recorder {
+        if let Some(recorder) = Recorder::of(&request) {
             recorder.record(&Run {
                 module,
                 request: &request,

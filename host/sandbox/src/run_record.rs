@@ -13,6 +13,10 @@ use super::outcome::Outcome;
 use super::read_set::ReadSet;
 use super::request::GuestRequest;
 
+/// The recorder of a request, for [`GuestRequest::recorder`].
+#[derive(Debug)]
+pub struct Recorder(pub Box<dyn RunRecorder>);
+
 /// Receives the runs of a request.
 ///
 /// It is called on the thread of the guest, so it must not block.
@@ -49,6 +53,14 @@ pub struct RunRecord {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) reads: ReadSet,
     pub(super) outcome: Outcome,
+}
+
+impl Recorder {
+    /// Returns the recorder of a request.
+    pub(super) fn of(request: &GuestRequest) -> Option<&dyn RunRecorder> {
+        let Self(recorder) = request.recorder.as_ref()?.downcast_ref()?;
+        Some(&**recorder)
+    }
 }
 
 impl Run<'_> {

@@ -25,7 +25,7 @@ use http::HeaderValue;
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use relayer_rest_common::priority;
 use relayer_rest_common::text::for_log;
-use relayer_rest_sandbox::{Capsule, Module, Redaction, Run, RunRecord, RunRecorder};
+use relayer_rest_sandbox::{Capsule, Module, Recorder, Redaction, Run, RunRecord, RunRecorder};
 use relayer_rest_state::Snapshot;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -140,9 +140,9 @@ impl Capsules {
     }
 
     /// Returns the recorder of a request with this id.
-    pub(crate) fn recorder(&self, id: &HeaderValue) -> Arc<dyn RunRecorder> {
+    pub(crate) fn recorder(&self, id: &HeaderValue) -> Arc<Recorder> {
         let recent = Arc::downgrade(self.recent.of_thread());
-        Arc::new(FailureRecorder { recent, id: id.clone() })
+        Arc::new(Recorder(Box::new(FailureRecorder { recent, id: id.clone() })))
     }
 
     /// Keeps references to the inputs of a request whose response was cached.

@@ -11,7 +11,7 @@ use crate::module::Module;
 use crate::outcome::Outcome;
 use crate::request::GuestRequest;
 use crate::run_permit::RunPermit;
-use crate::run_record::{Run, RunRecord, RunRecorder};
+use crate::run_record::{Recorder, Run, RunRecord, RunRecorder};
 
 /// The repeated run of a capsule.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Replay {
 
 /// Keeps the record of a run.
 #[derive(Debug, Default)]
-struct Keep(Mutex<Option<RunRecord>>);
+struct Keep(Arc<Mutex<Option<RunRecord>>>);
 
 impl RunRecorder for Keep {
     fn record(&self, run: &Run<'_>) {
@@ -48,11 +48,12 @@ impl RunRecord {
         mut request: GuestRequest,
         snapshot: Arc<Snapshot>,
     ) -> Result<Self, CallError> {
-        let keep = Arc::new(Keep::default());
-        request.recorder = Some(Arc::clone(&keep) as Arc<dyn RunRecorder>);
+        let kept = Arc::default();
+        let recorder = Recorder(Box::new(Keep(Arc::clone(&kept))));
+        request.recorder = Some(Arc::new(recorder));
         let permit = RunPermit::acquire_background(module).await?;
         let ran = permit.execute(Arc::new(request), snapshot).await;
-        let record = keep.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let record = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (record, ran) {
             (Some(record), _) => Ok(record),
             (None, Err(error)) => Err(error),
