@@ -89,8 +89,12 @@ impl<'a> Masks<'a> {
 
     /// Returns the target of a request.
     pub(super) fn target(&mut self, target: &str) -> String {
-        let target = self.urls(target).unwrap_or_else(|| target.to_owned());
-        let Some((path, query)) = target.split_once('?') else { return target };
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        let path = self.urls(path).unwrap_or_else(|| path.to_owned());
+        let Some(query) = query else { return path };
         let mut parameters = Vec::new();
         for parameter in query.split('&') {
             match parameter.split_once('=') {
@@ -100,7 +104,8 @@ impl<'a> Masks<'a> {
                     self.secret(&percent_decode_str(value).decode_utf8_lossy());
                     parameters.push(format!("{name}={MASK}"));
                 }
-                _ => parameters.push(parameter.to_owned()),
+                // Each for itself: `&` ends no authority of a URL.
+                _ => parameters.push(self.urls(parameter).unwrap_or_else(|| parameter.to_owned())),
             }
         }
         format!("{path}?{}", parameters.join("&"))
@@ -212,6 +217,8 @@ mod tests {
             ("/a?access_token=a=b&c", "/a?access_token=redacted&c"),
             ("/a?key=&tokens", "/a?key=&tokens"),
             ("/token=1", "/token=1"),
+            ("/a?next=http://h&mail=a@b", "/a?next=http://h&mail=a@b"),
+            ("/http://u:p@h/?a", "/http://redacted@h/?a"),
         ] {
             assert_eq!(masks.target(target), masked);
         }
