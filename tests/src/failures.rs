@@ -26,6 +26,9 @@ const FAILURES: u64 = 1_000;
 /// One of this many failures is an endless loop.
 const ENDLESS: u64 = 100;
 
+/// The settings of the command that replays: a virtual machine is slow.
+const SETTINGS: &str = "[module.limits]\ntime = '10min'\n[swap]\ntime = '1h'\n";
+
 /// Random numbers by xorshift, which are equal in each run.
 struct Random(u64);
 
@@ -228,20 +231,23 @@ pub fn write(folder: &Folder, capsules: &[String]) {
         folder.write(&format!("{number:04}.capsule.json"), json);
     }
     folder.write("failing.wasm", FAILING_GUEST);
+    folder.write("settings.toml", SETTINGS);
 }
 
 /// Returns the arguments of the command that replays all capsules in a folder.
 #[must_use]
-pub fn replay_arguments(folder: &str) -> [String; 7] {
-    let module = format!("{folder}/failing.wasm");
-    ["check", "--dialect", "any", "--json", "--capsules", folder, &module].map(str::to_owned)
+pub fn replay_arguments(folder: &str) -> [String; 9] {
+    let [module, settings] = ["failing.wasm", "settings.toml"].map(|it| format!("{folder}/{it}"));
+    ["check", "--dialect", "any", "--json", "--config", &settings, "--capsules", folder, &module]
+        .map(str::to_owned)
 }
 
 /// Checks that all capsules were replayed with the same outcomes.
 pub fn check_replayed(ended: &Ended) {
     let report = serde_json::from_str(&ended.stdout);
     let report: serde_json::Value = report.unwrap_or_else(|error| panic!("{error}: {ended:?}"));
-    let replayed = report["capsules"].as_array().unwrap();
+    let replayed = report["capsules"].as_array();
+    let replayed = replayed.unwrap_or_else(|| panic!("not replayed: {report:#}"));
     assert_eq!(replayed.len() as u64, FAILURES, "{}", report["error"]);
     for replay in replayed {
         assert_eq!(replay["recorded"], replay["replayed"], "{replay:#}");
