@@ -18,11 +18,12 @@ use super::key::{CacheKey, CacheKeyRef, Inputs, RequestRef};
 use super::recorded::RecordedResponse;
 use crate::response::{Encoding, Representation};
 
-/// The capacity of a thread's copies, in bytes, and the maximum size of a copied response
-/// with all its encodings. A thread spends more time on sending a larger one than on
-/// sharing it.
+/// The capacity of a thread's copies, in bytes.
 const CAPACITY: u64 = 4 << 20;
-const MAX_SIZE: usize = 1 << 20;
+
+/// The maximum size of a copied response with all its encodings, in bytes. A thread spends more
+/// time on sending a larger one than on sharing it.
+pub(crate) const MAX_COPY: usize = 1 << 20;
 
 /// The hits after which a response is copied, and after which a copy is looked up in the
 /// shared cache: to count its hits there, and to see whether it was replaced.
@@ -156,7 +157,7 @@ impl LocalCopies {
         request_ref: RequestRef<'_>,
         response: &Arc<RecordedResponse>,
     ) {
-        if response.hits() < MIN_HITS || response.size() > MAX_SIZE {
+        if response.hits() < MIN_HITS || response.size() > MAX_COPY {
             return;
         }
         let key = self.key(module, request_ref);

@@ -43,7 +43,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// The minimum that a waiting body counts towards [`MAX_WAITING`].
 const MIN_WAITING: usize = 256 << 10;
 
-/// Admits the responses of the connections of one thread.
+/// Admits the responses of the connections of one thread, in cache lines of its own.
+#[repr(align(128))]
 pub(super) struct SendAdmission {
     budget: Arc<BudgetShare>,
     common: Arc<Common>,

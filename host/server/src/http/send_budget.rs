@@ -9,7 +9,9 @@
 //! bodies are counted for each connection, which takes no lock.
 //!
 //! Each thread that serves connections has a share of the budget, with some bytes in
-//! advance, so that threads do not write to one counter for each response.
+//! advance and a table of the bodies that it sends, so that threads write to no memory that
+//! others use. A body of up to [`MAX_COPY`] bytes is counted once for each thread: threads
+//! have copies of hot ones, and the others are sent only a few times.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
@@ -19,19 +21,18 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Bodies of more bytes than this are counted once for all connections.
+use crate::cache::MAX_COPY;
+
+/// Bodies of more bytes than this are counted once, however many connections hold them.
 pub(super) const SHARED_FROM: usize = 4 << 10;
 
 /// The bytes that a share takes from the budget in advance. It returns them when it has
 /// twice as many, or when the budget is exhausted.
 const ADVANCE: usize = 128 << 10;
 
-/// The number of parts of the table of shared bodies, each with its own lock.
-const SHARDS: usize = 16;
-
-/// The number of reservations that hold each shared body, by its address. A reservation
-/// keeps its body, so that no other body can have the same address.
-type Shared = HashMap<usize, u32>;
+/// The number of reservations that hold each body, by its address. A reservation keeps its
+/// body, so that no other body can have the same address.
+type Holders = HashMap<usize, u32>;
 
 /// The reserved bytes of all connections, and the tasks that wait for their release.
 #[derive(Debug, Default)]
@@ -39,17 +40,22 @@ pub(super) struct SendBudget {
     /// The reserved bytes, and the advances of all shares.
     used: AtomicUsize,
     shares: Mutex<Vec<Weak<BudgetShare>>>,
-    shared: [Mutex<Shared>; SHARDS],
+    /// The holders of the bodies of which threads have no copies.
+    holders: Mutex<Holders>,
     waiters: AtomicU32,
     released: Notify,
 }
 
-/// The share of a thread in the budget.
+/// The share of a thread in the budget. The alignment, which the reference count gets as well,
+/// keeps it out of the cache lines of other threads; processors load them in pairs.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct BudgetShare {
     budget: Arc<SendBudget>,
     /// The bytes that are not reserved.
     advance: AtomicUsize,
+    /// The holders of the other bodies that the thread sends.
+    holders: Mutex<Holders>,
 }
 
 /// Bytes that are reserved until this is dropped.
@@ -71,8 +77,11 @@ pub(super) struct Waiter<'a>(&'a SendBudget);
 impl SendBudget {
     /// Returns a new share.
     pub(super) fn share(self: &Arc<Self>) -> Arc<BudgetShare> {
-        let share = BudgetShare { budget: Arc::clone(self), advance: AtomicUsize::new(0) };
-        let share = Arc::new(share);
+        let share = Arc::new(BudgetShare {
+            budget: Arc::clone(self),
+            advance: AtomicUsize::new(0),
+            holders: Mutex::default(),
+        });
         let mut shares = self.shares();
         shares.retain(|share| share.strong_count() > 0);
         shares.push(Arc::downgrade(&share));
@@ -115,16 +124,9 @@ impl SendBudget {
         }
     }
 
-    // Nothing that panics is done while one of these locks is held.
-
+    // Nothing that panics is done while this lock or one of holders is held.
     fn shares(&self) -> MutexGuard<'_, Vec<Weak<BudgetShare>>> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn shard(&self, body: &Bytes) -> MutexGuard<'_, Shared> {
-        // Allocations of this size differ in these bits.
-        let shard = &self.shared[(address(body) >> 12) % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,15 +152,21 @@ impl BudgetShare {
         if body.len() <= SHARED_FROM {
             return self.reserve(body.len(), ceiling);
         }
-        let mut shared = self.budget.shard(body);
-        match shared.get_mut(&address(body)) {
+        let mut holders = self.holders(body);
+        match holders.get_mut(&address(body)) {
             Some(count) => *count += 1,
             None if self.add(body.len(), ceiling) => {
-                shared.insert(address(body), 1);
+                holders.insert(address(body), 1);
             }
             None => return None,
         }
         Some(Reservation { share: Arc::clone(self), kind: Kind::Shared(body.clone()) })
+    }
+
+    fn holders(&self, body: &Bytes) -> MutexGuard<'_, Holders> {
+        let is_copied = body.len() <= MAX_COPY;
+        let holders = if is_copied { &self.holders } else { &self.budget.holders };
+        holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, bytes: usize, ceiling: usize) -> bool {
@@ -234,16 +242,16 @@ impl Drop for Reservation {
         match &self.kind {
             Kind::Own(bytes) => self.share.release(*bytes),
             Kind::Shared(body) => {
-                let mut shared = self.share.budget.shard(body);
-                if let Some(count) = shared.get_mut(&address(body)) {
+                let mut holders = self.share.holders(body);
+                if let Some(count) = holders.get_mut(&address(body)) {
                     *count -= 1;
                     if *count == 0 {
-                        shared.remove(&address(body));
-                        drop(shared);
+                        holders.remove(&address(body));
+                        drop(holders);
                         return self.share.release(body.len());
                     }
                 }
-                drop(shared);
+                drop(holders);
                 // Nothing was released: waiting tasks evict the next connection.
                 self.share.budget.notify();
             }
@@ -253,8 +261,10 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
-    use super::{ADVANCE, SHARED_FROM, SendBudget};
+    use super::{ADVANCE, BudgetShare, SHARED_FROM, SendBudget};
+    use crate::cache::MAX_COPY;
     use bytes::Bytes;
+    use std::collections::HashSet;
     use std::sync::Arc;
     use std::sync::atomic::Ordering::SeqCst;
 
@@ -303,6 +313,37 @@ mod tests {
     }
 
     #[test]
+    fn a_body_that_threads_copy_is_counted_by_each_thread_and_a_larger_one_by_all_together() {
+        let budget = Arc::new(SendBudget::default());
+        let shares = [(); 2].map(|()| budget.share());
+        let reserve = |body: &Bytes| {
+            let reserve = |share: &Arc<_>| BudgetShare::reserve_body(share, body, usize::MAX);
+            [&shares[0], &shares[0], &shares[1]].map(reserve)
+        };
+        let held = reserve(&Bytes::from(vec![0; MAX_COPY]));
+        assert_eq!(budget.used(), 2 * MAX_COPY);
+        // The threads wrote to no table that others use.
+        assert!(budget.holders.lock().unwrap().is_empty());
+        drop(held);
+        let held = reserve(&Bytes::from(vec![0; MAX_COPY + 1]));
+        assert_eq!(budget.used(), MAX_COPY + 1);
+        drop(held);
+        assert_eq!(budget.used(), 0);
+        assert!(budget.holders.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn shares_of_threads_are_in_cache_lines_of_their_own() {
+        let budget = Arc::new(SendBudget::default());
+        let shares = [(); 16].map(|()| budget.share());
+        let pairs: HashSet<_> =
+            shares.iter().map(|share| Arc::as_ptr(share).addr() / 128).collect();
+        assert_eq!(pairs.len(), shares.len());
+        // The counts of references are in front of the share.
+        assert!(shares.iter().all(|share| Arc::as_ptr(share).addr() % 128 == 0));
+    }
+
+    #[test]
     fn advances_of_other_shares_are_taken_back_when_needed() {
         let budget = Arc::new(SendBudget::default());
         let ceiling = 4 * ADVANCE;
@@ -321,8 +362,9 @@ mod tests {
     #[test]
     fn concurrent_reservations_stay_within_the_ceiling_and_return_to_zero() {
         let budget = Arc::new(SendBudget::default());
-        let bodies = [(); 4].map(|()| Bytes::from(vec![0; 2 * SHARED_FROM]));
-        let ceiling = 5 * SHARED_FROM;
+        let bodies =
+            [2 * SHARED_FROM, MAX_COPY, MAX_COPY + 1].map(|size| Bytes::from(vec![0; size]));
+        let ceiling = 2 * MAX_COPY + 3 * SHARED_FROM;
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let budget = &budget;
@@ -330,7 +372,7 @@ mod tests {
                 let bodies = &bodies;
                 scope.spawn(move || {
                     for number in 0..20_000 {
-                        let body = share.reserve_body(&bodies[(thread + number) % 4], ceiling);
+                        let body = share.reserve_body(&bodies[(thread + number) % 3], ceiling);
                         let own = share.reserve(number % 100, ceiling);
                         assert!(budget.used() <= ceiling);
                         drop((own, body));
@@ -339,6 +381,6 @@ mod tests {
             }
         });
         assert_eq!(budget.used(), 0);
-        assert!(budget.shared.iter().all(|shard| shard.lock().unwrap().is_empty()));
+        assert!(budget.holders.lock().unwrap().is_empty());
     }
 }
