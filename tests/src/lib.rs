@@ -12,6 +12,7 @@
 //! | `program.rs` | the command, as a process |
 //! | `terminal.rs` | the command in a terminal |
 //! | `virtual_machine.rs` | the command in a machine with another processor |
+//! | `namespace.rs` | namespaces of the network and of mounts |
 //! | `process.rs` | processes of the system: children, priorities and signals |
 //! | `folder.rs` | a temporary folder |
 //! | `grafana.rs` | the queries of the Grafana dashboard |

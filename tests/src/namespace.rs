@@ -1,10 +1,13 @@
-//! A network namespace with a link to the one of the tests, which they can cut.
-//! Takes `ip`, and the rights of root.
+//! Namespaces of the system, which take the rights of root: one of the network, with a link to the
+//! one of the tests, which they can cut; and ones of mounts.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, id};
 
-/// A namespace with an address and a loopback interface, until it is dropped.
+/// Starts a program in a namespace of mounts.
+pub const OWN_MOUNTS: &[&str] = &["unshare", "--mount"];
+
+/// A network namespace with an address and a loopback interface, until it is dropped.
 pub struct Namespace {
     name: String,
     link: String,
@@ -68,4 +71,14 @@ fn run(args: &[&str]) {
     let output = Command::new("ip").args(args).output().expect("ip, of the package iproute2");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ip {}: {errors}", args.join(" "));
+}
+
+/// Returns whether this user can create mount namespaces.
+pub async fn has_own_mounts() -> bool {
+    let ended = tokio::process::Command::new("unshare").args(["--mount", "true"]).output().await;
+    let is_allowed = ended.is_ok_and(|ended| ended.status.success());
+    if !is_allowed {
+        eprintln!("skipped in part: this needs `unshare --mount`");
+    }
+    is_allowed
 }

@@ -6,6 +6,7 @@ use std::fs;
 use relayer_rest_host::state::RelayerState;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::namespace::{OWN_MOUNTS, has_own_mounts};
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{TestServer, any_dialect, label};
 use relayer_rest_tests::wait::until;
@@ -102,5 +103,24 @@ async fn there_is_a_thread_for_each_core_that_the_process_may_use() {
     assert_eq!(workers(&serving, cores).await, cores);
     let one = "taskset -c -p \"$(taskset -c -p $$ | grep -o '[0-9]*$')\" $$ >&2";
     let serving = Program::server().after(one).start().await;
+    assert_eq!(workers(&serving, 1).await, 1);
+}
+
+/// A control group with a quota of one processor, as a container has it, is mounted for the server.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_quota_of_the_control_group_limits_the_threads() {
+    if !has_own_mounts().await {
+        return;
+    }
+    let folder = Folder::new();
+    let membership = folder.write("cgroup", "0::/\n");
+    let quota = format!(
+        "mount -t tmpfs none /sys/fs/cgroup
+        touch /sys/fs/cgroup/cgroup.controllers
+        echo 100000 100000 >/sys/fs/cgroup/cpu.max
+        mount --bind {membership} /proc/$$/cgroup"
+    );
+    let serving = Program::server().after(&quota).launched_by(OWN_MOUNTS).start().await;
     assert_eq!(workers(&serving, 1).await, 1);
 }

@@ -9,13 +9,11 @@ use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::registry::{Candidate, Rejection, SwapOutcome};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::namespace::{OWN_MOUNTS, has_own_mounts};
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::candidate;
 use relayer_rest_tests::{component, measure};
 use rustix::process::geteuid;
-
-/// Starts a program in a mount namespace.
-const OWN_MOUNTS: &[&str] = &["unshare", "--mount"];
 
 /// The settings of a server with a module that is not bundled.
 const SETTINGS: &str =
@@ -188,16 +186,6 @@ async fn compilation_is_bounded_if_code_cannot_be_stored() {
         fs::set_permissions(&cache, Permissions::from_mode(0o500)).unwrap();
         assert_compiles_apart("a read-only folder", program.start().await, not_stored).await;
     }
-}
-
-/// Returns whether this user can create mount namespaces.
-async fn has_own_mounts() -> bool {
-    let ended = tokio::process::Command::new("unshare").args(["--mount", "true"]).output().await;
-    let is_allowed = ended.is_ok_and(|ended| ended.status.success());
-    if !is_allowed {
-        eprintln!("skipped in part: this needs `unshare --mount`");
-    }
-    is_allowed
 }
 
 /// A module that cannot be compiled in a separate process is not compiled at all.
