@@ -27,6 +27,7 @@ use crate::request::Request;
 pub struct Capsule {
     #[serde(rename = "capsule")]
     version: u32,
+    contract: String,
     module: Module,
     request: RecordedRequest,
     outcome: Value,
@@ -90,6 +91,9 @@ pub struct RecordedResponse {
 /// The version of the format.
 const VERSION: u32 = 1;
 
+/// The package of the contract, and the start of its compatible versions.
+const CONTRACT: &str = "relayer:rest@0.1.";
+
 impl Capsule {
     /// Reads a file, relative to the folder of the package.
     ///
@@ -108,13 +112,19 @@ impl Capsule {
     /// Parses the content of a file.
     ///
     /// # Panics
-    /// Panics if it is not a capsule, or one of another version.
+    /// Panics if it is not a capsule, or one of another version or contract.
     #[must_use]
     #[track_caller]
     pub fn parse(json: &str) -> Self {
         match serde_json::from_str::<Self>(json) {
-            Ok(capsule) if capsule.version == VERSION => capsule,
-            Ok(capsule) => panic!("the capsule has version {}, not {VERSION}", capsule.version),
+            Ok(capsule) if capsule.version != VERSION => {
+                panic!("the capsule has version {}, not {VERSION}", capsule.version)
+            }
+            Ok(capsule) if !capsule.contract.starts_with(CONTRACT) => panic!(
+                "the capsule is of contract {}, and this SDK of {CONTRACT}0: use the SDK for that contract",
+                capsule.contract
+            ),
+            Ok(capsule) => capsule,
             Err(error) => panic!("not a capsule: {error}"),
         }
     }
@@ -320,7 +330,7 @@ fn family_from_json(mut json: Value) -> Result<Option<MetricFamily>, NotReady> {
 
 #[cfg(test)]
 mod tests {
-    use super::Capsule;
+    use super::{CONTRACT, Capsule};
     use crate::host::Host;
     use serde_json::{Value, json};
 
@@ -336,6 +346,7 @@ mod tests {
             entries.map(|(place, (_, _, value))| (place.to_string(), value.clone())).collect();
         let json = json!({
             "capsule": 1,
+            "contract": format!("{CONTRACT}0"),
             "module": {"mount": "/ext/a"},
             "request": {
                 "method": "GET",
@@ -346,6 +357,28 @@ mod tests {
             "state": {"complete": true, "reads": list, "values": values},
         });
         Capsule::parse(&json.to_string())
+    }
+
+    #[test]
+    fn capsules_are_of_the_contract_of_the_bindings() {
+        let package = include_str!("../wit/world.wit").lines().next().unwrap();
+        assert!(package.starts_with(&format!("package {CONTRACT}")), "{package}");
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "is of contract relayer:rest@0.2.0, and this SDK of relayer:rest@0.1.0"
+    )]
+    fn a_capsule_of_another_contract_is_rejected() {
+        let json = json!({
+            "capsule": 1,
+            "contract": "relayer:rest@0.2.0",
+            "module": {"mount": "/"},
+            "request": {"method": "GET", "target": "/", "headers": []},
+            "outcome": {},
+            "state": {"complete": true, "reads": [], "values": {}},
+        });
+        let _ = Capsule::parse(&json.to_string());
     }
 
     #[test]
