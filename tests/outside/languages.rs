@@ -137,10 +137,19 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
     // It does not import the mount path. The mount rolls back to the first version, which does
     // not have this route.
     assert_eq!(http.get("/ext/my-tool/mount").await.status, 404);
-    let remedy = "interface mount: not imported; add `import relayer:rest/mount@0.1.0;` to";
+    let remedy = documented_remedy();
+    // The log escapes quotes.
+    let remedy = remedy.split(", and").next().unwrap();
     serving.logged(remedy).await;
 
     check_capsule(&capsules, remedy, place).await;
+}
+
+/// Returns the message of docs/modules.md about a missing import, for the interface `mount`.
+pub(super) fn documented_remedy() -> String {
+    let page = fs::read_to_string(root().join("docs/modules.md")).unwrap();
+    let remedy = page.lines().find(|line| line.starts_with("interface state: not imported;"));
+    remedy.expect("the page has the message").replace("state", "mount")
 }
 
 /// Starts an exporter of telemetry, and returns its URL.

@@ -14,6 +14,8 @@ use relayer_rest_tests::program::Program;
 use relayer_rest_tests::sdk_cases::CASES;
 use serde_json::{Value, json};
 
+use super::languages::documented_remedy;
+
 /// The driver of a module in JavaScript: prints its responses to the targets.
 const JS: &str = r#"
 import { Host, Request, Response } from "./sdk/index.js";
@@ -168,9 +170,7 @@ async fn compare(
         };
         assert_eq!(stable(found), stable(expected), "{language} {target}");
     }
-    let remedy = "interface mount: not imported; add `import relayer:rest/mount@0.1.0;` to \
-                  wit/world.wit, and \"mount\" to the grants of the module's mount";
-    assert_eq!(missing, remedy);
+    assert_eq!(missing, documented_remedy());
     assert_eq!(recorded, json!([["ibc-0", null], [["warn", "shown"]]]), "{language}");
     // Otherwise the line of the author is not known.
     assert_eq!(invalid, invalid_values, "{language}");

@@ -7,7 +7,7 @@ use relayer_rest_tests::cargo::root;
 use relayer_rest_tests::oci_registry::OciRegistry;
 
 use super::page::{Page, code};
-use super::reader::Reader;
+use super::reader::{Reader, is_as_shown};
 
 fn page() -> Page {
     Page::read("docs/modules.md")
@@ -141,9 +141,29 @@ fn a_module_is_created_checked_published_and_explained_as_written() {
     let steps: Vec<_> = created.lines().skip(2).map(str::trim).collect();
     let [enter, test, build, check] = steps[..] else { panic!("{created}") };
     reader.run(enter);
-    reader.write("requests.http", page.block("http", "# @expect"));
     reader.run(test);
     reader.run(build);
+
+    let dev = page.block("sh", "relayer-rest dev").trim();
+    reader.run(&format!("{dev} --listen 127.0.0.1:8000 &"));
+    reader.printed_by_server("served after");
+    assert_eq!(reader.run("curl http://127.0.0.1:8000/ext/hello/"), "2 chains: ibc-0, ibc-1\n");
+    reader.run("sed -i 's/{} chains: /{} of them: /' src/lib.rs");
+    let printed = reader.printed_by_server("served after");
+    let shown = page.block("console", "changed: src/lib.rs");
+    let start = printed.find("changed: ").unwrap();
+    let (differences, times) = printed[start..].rsplit_once("served after").unwrap();
+    let (shown, shown_times) = shown.rsplit_once("served after").unwrap();
+    assert!(is_as_shown(differences, shown), "{printed}\nis not\n{shown}");
+    // The numbers are those of a machine.
+    let words = |text: &str| {
+        let words = text.split(' ').filter(|word| word.parse::<f64>().is_err());
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words(times), words(shown_times));
+    reader.end_server();
+
+    reader.write("requests.http", page.block("http", "# @expect"));
     let printed = reader.run(check);
     for request in ["One chain", "A chain that is not configured"] {
         assert!(printed.contains(request), "{printed}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use relayer_rest_tests::cargo::root;
 use relayer_rest_tests::folder::Folder;
@@ -19,7 +19,7 @@ pub(super) struct Reader {
     folder: PathBuf,
     /// The replacement for [`ADDRESS`].
     address: String,
-    server: Option<std::process::Child>,
+    server: Option<(std::process::Child, BufReader<ChildStdout>)>,
 }
 
 impl Reader {
@@ -109,9 +109,10 @@ impl Reader {
             .stdout(Stdio::piped());
         if is_server {
             let mut server = shell.spawn().unwrap();
+            let mut output = BufReader::new(server.stdout.take().unwrap());
             let mut first = String::new();
-            BufReader::new(server.stdout.take().unwrap()).read_line(&mut first).unwrap();
-            self.server = Some(server);
+            output.read_line(&mut first).unwrap();
+            self.server = Some((server, output));
             return first;
         }
         let output = shell.output().unwrap();
@@ -124,14 +125,32 @@ impl Reader {
         );
         printed
     }
+
+    /// Returns the next lines of the server's output, up to one with this text.
+    pub(super) fn printed_by_server(&mut self, last: &str) -> String {
+        let (_, output) = self.server.as_mut().unwrap();
+        let mut printed = String::new();
+        loop {
+            let start = printed.len();
+            assert_ne!(output.read_line(&mut printed).unwrap(), 0, "no {last}: {printed}");
+            if printed[start..].contains(last) {
+                return printed.replace(&self.address, ADDRESS);
+            }
+        }
+    }
+
+    /// Ends the server.
+    pub(super) fn end_server(&mut self) {
+        if let Some((mut server, _)) = self.server.take() {
+            server.kill().ok();
+            server.wait().ok();
+        }
+    }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            server.kill().ok();
-            server.wait().ok();
-        }
+        self.end_server();
     }
 }
 
@@ -142,7 +161,7 @@ fn file_name(prose: &str) -> Option<&str> {
 }
 
 /// Returns whether a text matches the document, in which `…` stands for any text.
-fn is_as_shown(text: &str, shown: &str) -> bool {
+pub(super) fn is_as_shown(text: &str, shown: &str) -> bool {
     let mut parts = shown.split('…');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let parts: Vec<_> = parts.collect();
