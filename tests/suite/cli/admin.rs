@@ -224,7 +224,7 @@ async fn the_level_of_the_log_can_be_changed() {
 }
 
 /// Returns the sum of the samples that begin with this.
-fn sum(metrics: &str, start: &str) -> u64 {
+pub(super) fn sum(metrics: &str, start: &str) -> u64 {
     let samples = metrics.lines().filter(|line| line.starts_with(start));
     samples.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
 }

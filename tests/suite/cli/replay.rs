@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use relayer_rest_tests::cargo::FAILING_GUEST;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program, Serving};
-use relayer_rest_tests::wait::until;
+use relayer_rest_tests::wait::{until, until_async};
 use serde_json::{Value, json};
 
+use super::admin::{Admin, sum};
 use super::check_failure;
 
 /// Starts a server of the failing module, with capsules in a folder.
@@ -289,4 +290,34 @@ async fn a_candidate_is_tried_on_all_stored_failures() {
     }
     let args = ["check", "--dialect", "any", "--capsules", "/nowhere", &bundled];
     check_failure(&Program::new(args).run().await, 2, "folder /nowhere: cannot be read: ");
+}
+
+/// The process that changes the folder holds its lock, so that the writer waits.
+#[tokio::test]
+async fn failures_that_are_not_written_in_time_are_dropped_and_counted() {
+    const WAITING: u64 = 64;
+    const FAILURES: u64 = 2 * WAITING;
+    let folder = Folder::new();
+    let mut serving = serving(&folder, "[admin]\nlisten = '127.0.0.1:0'\n").await;
+    let admin = Admin::of(&mut serving).await;
+    let counts = async || {
+        let metrics = admin.get("/metrics").await.1;
+        let count = |name| sum(&metrics, &format!("relayer_rest_capsules_{name}_total "));
+        ["written", "dropped"].map(count)
+    };
+    let lock = fs::File::create(folder.join("capsules/lock")).unwrap();
+    lock.lock().unwrap();
+    let mut client = serving.connect().await;
+    for number in 0..FAILURES {
+        // Of one path, failures do not open the circuit.
+        assert_eq!(client.get(&format!("/?then=panic&read=header:{number}")).await.status, 500);
+    }
+    let [written, dropped] = counts().await;
+    // One is with the writer, or also waits.
+    assert_eq!(written, 0);
+    assert!((FAILURES - WAITING - 1..=FAILURES - WAITING).contains(&dropped), "{dropped}");
+    lock.unlock().unwrap();
+    until_async("the rest is written", async || counts().await[0] == FAILURES - dropped).await;
+    assert_eq!(counts().await[1], dropped);
+    assert_eq!(capsules(&folder.join("capsules")).len() as u64, FAILURES - dropped);
 }
