@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use relayer_rest_host::state::RelayerState;
 use relayer_rest_tests::component;
@@ -9,7 +11,8 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::namespace::{OWN_MOUNTS, has_own_mounts};
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{TestServer, any_dialect, label};
-use relayer_rest_tests::wait::until;
+use relayer_rest_tests::wait::{until, within};
+use tokio::task::JoinSet;
 
 /// The number of connections: several for each thread, on most machines.
 const CONNECTIONS: usize = 32;
@@ -73,6 +76,10 @@ async fn hits_on_all_threads_get_the_encoding_that_each_client_accepts() {
     assert_eq!(bodies.len(), 4, "each encoding has one body");
 }
 
+/// Moves a process to the last of its cores.
+#[cfg(target_os = "linux")]
+const ONE_CORE: &str = "taskset -c -p \"$(taskset -c -p $$ | grep -o '[0-9]*$')\" $$ >&2";
+
 /// Returns the number of threads that serve connections, when at least this many have their names: a
 /// thread gets its name after it has started.
 #[cfg(target_os = "linux")]
@@ -101,9 +108,40 @@ async fn there_is_a_thread_for_each_core_that_the_process_may_use() {
     let cores = std::thread::available_parallelism().unwrap().get();
     let serving = Program::server().start().await;
     assert_eq!(workers(&serving, cores).await, cores);
-    let one = "taskset -c -p \"$(taskset -c -p $$ | grep -o '[0-9]*$')\" $$ >&2";
-    let serving = Program::server().after(one).start().await;
+    let serving = Program::server().after(ONE_CORE).start().await;
     assert_eq!(workers(&serving, 1).await, 1);
+}
+
+/// A slow guest moves to a thread of a lower priority, and gets a part of the core there.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_slow_guest_completes_while_hits_keep_its_core_busy() {
+    let folder = Folder::new();
+    let module = folder.write("slow.wasm", component::that_takes_on_slow(100_000_000));
+    let settings = folder.write(
+        "settings.toml",
+        "[module.limits]\ntime = '10min'\nqueue-wait = '10min'\n[swap]\ntime = '1h'\n",
+    );
+    let args = ["--module", &module, "--dialect", "any", "--config", &settings];
+    let serving = Program::server().args(args).after(ONE_CORE).start().await;
+    let mut slow = serving.connect().await;
+    let hits = Arc::new(AtomicU64::new(0));
+    let mut clients = JoinSet::new();
+    for _ in 0..4 {
+        let mut client = serving.connect().await;
+        let hits = Arc::clone(&hits);
+        clients.spawn(async move {
+            loop {
+                assert_eq!(client.get("/").await.status, 204);
+                hits.fetch_add(1, Relaxed);
+            }
+        });
+    }
+    until("the core is busy", || hits.load(Relaxed) > 100).await;
+    let before = hits.load(Relaxed);
+    assert_eq!(within("the response of the slow guest", slow.get("/slow")).await.status, 204);
+    assert!(hits.load(Relaxed) > before);
+    clients.shutdown().await;
 }
 
 /// A control group with a quota of one processor, as a container has it, is mounted for the server.
