@@ -243,13 +243,12 @@ impl Host for RecordedHost {
         if let Some(chain) = self.capsule.value(FUNCTION, Some(id)) {
             return chain;
         }
-        // Without the list of chains, none of them was known.
-        if let Some(Err(reason)) = self.capsule.value::<Result<Vec<String>, _>>("chains.ids", None)
-        {
-            return Err(reason);
-        }
-        if self.capsule.has_all(FUNCTION) {
-            return Ok(None);
+        match self.capsule.value::<Result<Vec<String>, _>>("chains.ids", None) {
+            // Without the list of chains, none of them was known.
+            Some(Err(reason)) => return Err(reason),
+            Some(Ok(ids)) if !ids.iter().any(|listed| listed == id) => return Ok(None),
+            _ if self.capsule.has_all(FUNCTION) => return Ok(None),
+            _ => {}
         }
         self.capsule.expect(FUNCTION, Some(id))
     }
@@ -280,11 +279,11 @@ impl Host for RecordedHost {
         if let Some(family) = self.capsule.value::<Value>(FUNCTION, Some(name)) {
             return family_from_json(family);
         }
-        if let Some(Err(reason)) = self.capsule.value::<Result<Vec<String>, _>>(NAMES, None) {
-            return Err(reason);
-        }
-        if self.capsule.has_all(FUNCTION) {
-            return Ok(None);
+        match self.capsule.value::<Result<Vec<String>, _>>(NAMES, None) {
+            Some(Err(reason)) => return Err(reason),
+            Some(Ok(names)) if !names.iter().any(|listed| listed == name) => return Ok(None),
+            _ if self.capsule.has_all(FUNCTION) => return Ok(None),
+            _ => {}
         }
         self.capsule.expect(FUNCTION, Some(name))
     }
@@ -395,6 +394,8 @@ mod tests {
         ]);
         let (ids, state, path) = capsule.replay(|host, request| {
             assert_eq!(host.chain("c").unwrap().map(|chain| chain.id), None);
+            // It is not in the list.
+            assert!(host.chain("d").unwrap().is_none());
             assert_eq!(request.header_all("x-b"), [[0xff, 1]]);
             assert_eq!(request.query_text(), Some("c=d"));
             let family = host.metric_family("n").unwrap().unwrap();

@@ -20,17 +20,28 @@ const SUFFIX: &str = ".capsule.json";
 /// The maximum number of capsules that are replayed at once.
 const MAX_CAPSULES: usize = 100_000;
 
-/// The replay of a stored failure by a candidate.
+/// A stored failure, which a candidate has repeated.
 #[derive(Debug, Serialize)]
 pub(super) struct StoredFailure {
     /// The file of the capsule.
     file: PathBuf,
-    /// The method and the target of the request.
-    request: String,
-    recorded: Outcome,
-    replayed: Outcome,
-    /// The values that the recorded module did not read.
-    missing: Vec<String>,
+    #[serde(flatten)]
+    repeated: Repeated,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Repeated {
+    Run {
+        /// The method and the target of the request.
+        request: String,
+        recorded: Outcome,
+        replayed: Outcome,
+        /// The values that the recorded module did not read.
+        missing: Vec<String>,
+    },
+    /// The capsule cannot be read.
+    Unreadable { error: String },
 }
 
 /// Reads a capsule.
@@ -104,7 +115,16 @@ pub(super) fn replay_all(
     let mut replayed = Vec::new();
     let mut loaded: Option<(Capsule, Module)> = None;
     for file in files_in(folder)? {
-        let capsule = read(&file)?;
+        let capsule = match read(&file) {
+            Ok(capsule) => capsule,
+            // A server removes the oldest ones.
+            Err(_) if !file.exists() => continue,
+            Err(error) => {
+                let repeated = Repeated::Unreadable { error: error.to_string() };
+                replayed.push(StoredFailure { file, repeated });
+                continue;
+            }
+        };
         if mount.is_some_and(|mount| mount != capsule.mount()) {
             continue;
         }
@@ -117,13 +137,13 @@ pub(super) fn replay_all(
         let replay = block_on(capsule.replay(&module, &DebugOutput::default()))??;
         let replay = replay.map_err(|error| format!("module {name}: {error}"))?;
         let Replay { outcome, missing, .. } = replay;
-        replayed.push(StoredFailure {
-            file,
+        let repeated = Repeated::Run {
             request: capsule.summary(),
             recorded: capsule.outcome().clone(),
             replayed: outcome,
             missing,
-        });
+        };
+        replayed.push(StoredFailure { file, repeated });
         loaded = Some((capsule, module));
     }
     Ok(replayed)
@@ -154,24 +174,33 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 impl StoredFailure {
-    /// Returns whether the candidate fails, too.
-    pub(super) fn still_fails(&self) -> bool {
-        self.replayed.is_failure()
+    /// Returns whether the candidate fails, too, or cannot be tried on it.
+    pub(super) fn remains(&self) -> bool {
+        match &self.repeated {
+            Repeated::Run { replayed, .. } => replayed.is_failure(),
+            Repeated::Unreadable { .. } => true,
+        }
     }
 }
 
 /// Describes the replays, the remaining failures one by one.
 pub(super) fn text(replayed: &[StoredFailure]) -> Vec<String> {
-    let failing: Vec<_> = replayed.iter().filter(|stored| stored.still_fails()).collect();
-    let mut lines = vec![format!("{} of {} stored failures remain", failing.len(), replayed.len())];
-    for StoredFailure { file, request, recorded, replayed, missing } in failing {
-        lines.push(format!("  {request} ({})", file.display()));
-        if recorded == replayed {
-            lines.push(format!("    {replayed}"));
-        } else {
-            lines.push(format!("    {recorded} -> {replayed}"));
+    let remaining: Vec<_> = replayed.iter().filter(|stored| stored.remains()).collect();
+    let mut lines =
+        vec![format!("{} of {} stored failures remain", remaining.len(), replayed.len())];
+    for StoredFailure { file, repeated } in remaining {
+        match repeated {
+            Repeated::Run { request, recorded, replayed, missing } => {
+                lines.push(format!("  {request} ({})", file.display()));
+                if recorded == replayed {
+                    lines.push(format!("    {replayed}"));
+                } else {
+                    lines.push(format!("    {recorded} -> {replayed}"));
+                }
+                lines.extend(missing.iter().map(|read| format!("    missing: {read}")));
+            }
+            Repeated::Unreadable { error } => lines.push(format!("  {error}")),
         }
-        lines.extend(missing.iter().map(|read| format!("    missing: {read}")));
     }
     lines
 }

@@ -186,7 +186,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     if let (Some(folder), Ok(component), None) = (&args.capsules, &bytes, &report.error) {
         progress.step("repeating the stored failures".to_owned());
         let replayed = capsules::replay_all(folder, (&name, component), None)?;
-        report.passes &= !replayed.iter().any(StoredFailure::still_fails);
+        report.passes &= !replayed.iter().any(StoredFailure::remains);
         report.capsules = Some(replayed);
     }
     drop(progress);

@@ -101,7 +101,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
     }
     let replayed = args.capsules.as_deref().filter(|_| report.is_accepted());
     let replayed = replayed.map(|folder| replay_failures(folder, args, &module)).transpose()?;
-    let still_fails = replayed.iter().flatten().any(StoredFailure::still_fails);
+    let still_fails = replayed.iter().flatten().any(StoredFailure::remains);
     if args.json {
         print_json(&Report { report: &report, capsules: replayed.as_deref() })?;
     } else {

@@ -1,5 +1,8 @@
 //! The signatures in a registry, at the places to which cosign writes them: a manifest whose
 //! tag is made from the signed digest, or manifests that refer to it.
+//!
+//! Anyone who may write to the repository can add signatures. One that cannot be read does not hide
+//! the others, unless the registry does not respond.
 
 use relayer_rest_common::Digest;
 
@@ -40,13 +43,14 @@ fn simple(transport: &Transport, manifest: Digest) -> Result<Vec<Signature>, Reg
     let Some(bytes) = transport.get(&path, MANIFEST, MAX_MANIFEST)? else {
         return Ok(Vec::new());
     };
-    let layers = Manifest::parse(&bytes)?.layers.into_iter();
+    let manifest = if_readable(Manifest::parse(&bytes))?;
+    let layers = manifest.into_iter().flat_map(|manifest| manifest.layers);
     let layers = layers.filter(|layer| layer.media_type == SIMPLE_SIGNING).take(MAX_SIGNATURES);
     let mut signatures = Vec::new();
     for layer in layers {
         let Some(signature) = layer.annotation(ANNOTATION) else { continue };
-        let payload = blob(transport, layer.digest)?;
-        signatures.extend(Signature::simple(payload, signature));
+        let payload = if_readable(blob(transport, layer.digest))?;
+        signatures.extend(payload.and_then(|payload| Signature::simple(payload, signature)));
     }
     Ok(signatures)
 }
@@ -70,15 +74,28 @@ fn bundles(transport: &Transport, manifest: Digest) -> Result<Vec<Vec<u8>>, Regi
     let entries = index.manifests.into_iter().filter(|entry| is_bundle(&entry.artifact_type));
     let mut bundles = Vec::new();
     for entry in entries.take(MAX_SIGNATURES) {
-        let path = format!("manifests/{SHA256}{}", entry.digest);
-        let bytes = transport.get(&path, MANIFEST, MAX_MANIFEST)?;
-        let bytes = bytes.ok_or_else(|| transport.not_found("manifest of a signature"))?;
-        verify("manifest of a signature", entry.digest, &bytes)?;
-        for layer in Manifest::parse(&bytes)?.layers.iter().take(1) {
-            bundles.push(blob(transport, layer.digest)?);
-        }
+        bundles.extend(if_readable(bundle(transport, entry.digest))?);
     }
     Ok(bundles)
+}
+
+/// Returns the bundle with this manifest.
+fn bundle(transport: &Transport, manifest: Digest) -> Result<Vec<u8>, RegistryError> {
+    const WHAT: &str = "manifest of a signature";
+    let bytes = transport.get(&format!("manifests/{SHA256}{manifest}"), MANIFEST, MAX_MANIFEST)?;
+    let bytes = bytes.ok_or_else(|| transport.not_found(WHAT))?;
+    verify(WHAT, manifest, &bytes)?;
+    let layer = Manifest::parse(&bytes)?.layers.into_iter().next();
+    blob(transport, layer.ok_or_else(|| transport.not_found("signature"))?.digest)
+}
+
+/// Returns a signature, or `None` if it cannot be read.
+fn if_readable<T>(signature: Result<T, RegistryError>) -> Result<Option<T>, RegistryError> {
+    match signature {
+        Ok(signature) => Ok(Some(signature)),
+        Err(error @ RegistryError::Unreachable { .. }) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 fn blob(transport: &Transport, digest: Digest) -> Result<Vec<u8>, RegistryError> {

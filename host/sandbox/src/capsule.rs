@@ -15,7 +15,7 @@ mod replay;
 mod values;
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -45,6 +45,11 @@ pub const MAX_CAPSULE_SIZE: u64 = 64 << 20;
 
 /// The version of the format.
 const VERSION: u32 = 1;
+
+/// How much slower than the server a machine may be that repeats a run, and the limit of processor
+/// time up to which that extends the recorded one.
+const SLOWER: u32 = 10;
+const MAX_TIME: Duration = Duration::from_mins(1);
 
 /// The inputs of a run, and its outcome.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -131,12 +136,8 @@ impl Capsule {
         redaction: &Redaction,
     ) -> Result<Self, CapsuleError> {
         let RunRecord { module, request, snapshot, reads, outcome } = run;
-        let mut masks = Masks::new(redaction);
-        let target = masks.target(request.target.as_str());
-        let headers = request.headers.iter();
-        let headers = headers
-            .map(|(name, value)| (name.to_string(), Octets::new(&masks.header(name, value))))
-            .collect();
+        let mut masks = Masks::new(redaction, reads);
+        let (target, headers) = masks.request(request);
         let body = Octets::new(&request.body);
         let values = RecordedState::new(snapshot, request, reads, &mut masks)?;
         let options = &module.engine().options;
@@ -159,7 +160,7 @@ impl Capsule {
                 limits: options.limits.clone(),
             },
             request: RequestEntry { method: request.method.to_string(), target, headers, body },
-            outcome: outcome.map_texts(|text| masks.text(text)),
+            outcome: outcome.map_texts(|text| masks.outcome(text)),
             redacted: masks.into_names(),
             state: values,
         };
@@ -238,7 +239,8 @@ impl Capsule {
     pub fn has_settings_of(&self, other: &Self) -> bool {
         let settings = |capsule: &Self| {
             let ModuleEntry { wasi, headers, request_headers, limits, .. } = &capsule.module;
-            (*wasi, headers.clone(), request_headers.clone(), limits.clone())
+            let limits = Limits { time: capsule.time_limit(), ..limits.clone() };
+            (*wasi, headers.clone(), request_headers.clone(), limits)
         };
         settings(self) == settings(other)
     }
@@ -265,8 +267,24 @@ impl Capsule {
             wasi: *wasi,
             headers: headers.clone(),
             request_headers: request_headers.clone().unwrap_or_default(),
-            ..(&Limits { concurrency: 1, verify_reset: 0, ..limits.clone() }).into()
+            ..(&Limits {
+                concurrency: 1,
+                verify_reset: 0,
+                time: self.time_limit(),
+                ..limits.clone()
+            })
+                .into()
         }
+    }
+
+    /// Returns the limit of processor time for a repetition. Another machine may need more of it, and
+    /// the run ended within the limit unless that is its outcome.
+    fn time_limit(&self) -> Duration {
+        let time = self.module.limits.time;
+        if self.outcome.is_timeout() {
+            return time;
+        }
+        time.saturating_mul(SLOWER).min(MAX_TIME.max(time))
     }
 
     /// Returns the request.

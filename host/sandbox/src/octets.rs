@@ -27,7 +27,7 @@ impl Octets {
     }
 
     /// Returns the bytes with other texts: all of them if they are UTF-8, or else each part that is.
-    pub(super) fn map_texts(&self, map: impl Fn(&str) -> String) -> Self {
+    pub(super) fn map_texts(&self, mut map: impl FnMut(&str) -> String) -> Self {
         let bytes = match self {
             Self::Text(text) => return Self::Text(map(text)),
             Self::Hex { .. } => self.bytes().unwrap_or_default(),

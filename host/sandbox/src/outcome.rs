@@ -74,6 +74,11 @@ impl Outcome {
         }
     }
 
+    /// Returns whether the limit of processor time was exceeded.
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(self.0, Kind::Timeout)
+    }
+
     /// Returns the body of a response, if its bytes are valid.
     #[must_use]
     pub fn body(&self) -> Option<Vec<u8>> {

@@ -136,9 +136,11 @@ impl TrackedSnapshot {
             return Err(reason.clone());
         }
         let chain = self.snapshot.chain(id);
-        let ReadSet { chains, more, .. } = &mut self.reads;
+        let ReadSet { chains, more, chain_ids, .. } = &mut self.reads;
         if chain.is_none() && id.len() > MAX_READ {
             *more = true;
+            // The list shows that it is absent.
+            *chain_ids = Some(self.snapshot.chain_ids().generation());
         } else if chains.iter().all(|(entry, _)| entry.as_str() != id) {
             let read = || (ChainId::from(id), chain.map(ListedChain::generation));
             record(chains, more, read);
@@ -191,9 +193,10 @@ impl TrackedSnapshot {
             return Err(reason.clone());
         }
         let family = telemetry.family(name);
-        let ReadSet { families, more, .. } = &mut self.reads;
+        let ReadSet { families, more, family_names, .. } = &mut self.reads;
         if family.is_none() && name.len() > MAX_READ {
             *more = true;
+            *family_names = Some(telemetry.names().generation());
         } else if families.iter().all(|(entry, _)| **entry != *name) {
             record(families, more, || (name.into(), family.map(Versioned::generation)));
         }
@@ -330,6 +333,11 @@ impl ReadSet {
     /// Returns whether a header was read, or is not visible.
     fn has_header(&self, name: &HeaderName) -> bool {
         self.headers.iter().any(|(read, _)| read == name) || !is_visible(name)
+    }
+
+    /// Returns whether a header may have been read.
+    pub(super) fn has_read_header(&self, name: &HeaderName) -> bool {
+        self.all_headers || self.more || self.headers.iter().any(|(read, _)| read == name)
     }
 
     /// Returns whether all visible headers were read, whether the request had them or not.

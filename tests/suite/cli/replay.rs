@@ -288,6 +288,15 @@ async fn a_candidate_is_tried_on_all_stored_failures() {
         assert_eq!(ended.status, Some(status), "{ended:?}");
         fs::write(&other_file, elsewhere).unwrap();
     }
+    // One that cannot be read does not hide the others.
+    fs::write(&other_file, "{}").unwrap();
+    let args = ["check", "--dialect", "any", "--capsules", &capsules, &bundled];
+    let ended = Program::new(args).run().await;
+    let lines: Vec<_> = ended.stdout.lines().map(str::trim).collect();
+    let line = lines.iter().position(|line| *line == "1 of 3 stored failures remain");
+    let error = lines[line.unwrap_or_else(|| panic!("{ended:?}")) + 1];
+    assert!(error.starts_with(&format!("{other_file}: capsule: not valid: ")), "{error}");
+    assert_eq!(ended.status, Some(1), "{ended:?}");
     let args = ["check", "--dialect", "any", "--capsules", "/nowhere", &bundled];
     check_failure(&Program::new(args).run().await, 2, "folder /nowhere: cannot be read: ");
 }

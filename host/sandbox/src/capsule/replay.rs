@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use relayer_rest_state::Snapshot;
 
+use super::redaction::without_urls;
 use super::{Capsule, CapsuleError};
 use crate::call_error::CallError;
 use crate::debug_output::DebugOutput;
@@ -77,11 +78,15 @@ impl Capsule {
         let snapshot = self.snapshot()?;
         let module = module.clone().mounted_at(&self.module.mount);
         let ran = RunRecord::from_run(&module, request, snapshot).await;
-        Ok(ran.map(|record| Replay {
-            is_same: record.outcome == self.outcome,
-            is_same_module: module.digest() == self.module.sha256,
-            missing: self.state.missing(&record.reads),
-            outcome: record.outcome,
+        Ok(ran.map(|record| {
+            // As in the capsule: a module can make URLs of its own.
+            let outcome = record.outcome.map_texts(without_urls);
+            Replay {
+                is_same: outcome == self.outcome,
+                is_same_module: module.digest() == self.module.sha256,
+                missing: self.state.missing(&record.reads),
+                outcome,
+            }
         }))
     }
 }

@@ -56,7 +56,7 @@ impl RecordedState {
         let mut room = MAX_CAPSULE_SIZE;
         for read in reads.replayed_reads(snapshot) {
             let value = result(&mut tracked, read).map_err(CapsuleError::Syntax)?;
-            let value = masks.urls(value.get()).map_or(Ok(value), RawValue::from_string);
+            let value = masks.value(value.get()).map_or(Ok(value), RawValue::from_string);
             let value = value.map_err(CapsuleError::Syntax)?;
             let hash = Digest::new(value.get().as_bytes()).to_string();
             this.reads.push(Read {

@@ -252,7 +252,7 @@ impl Comparisons {
             let after = run::measured(candidate, &request, &snapshot, permits).await.response;
             let comparison = self.tally.compare(&request, before.as_deref(), after.as_deref());
             session.differs(comparison);
-            let Ok(after) = after else { return };
+            let Ok(after) = after else { continue };
             after.set_hits(hits);
             bytes += after.plain().body.len();
             responses.push(after);
