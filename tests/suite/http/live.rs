@@ -598,6 +598,44 @@ async fn a_swap_wakes_clients_only_if_their_response_differs() {
     until("one change is counted", || server.live.status().wakeups == 1).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_and_a_response_with_the_same_tag_are_two_versions() {
+    let module = |status, body: &[u8]| {
+        let headers: &[(&str, &[u8])] = &[("content-type", b"text/plain"), ("etag", b"\"1\"")];
+        component::of_response(status, headers, body)
+    };
+    let server = TestServer::builder().component(&module(500, b"no")).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/a", &[]).await;
+    assert_eq!(events.next().await.unwrap().name, "failed");
+    assert!(server.swap(module(200, b"yes")).await.is_accepted());
+    let event = events.next().await.unwrap();
+    assert_eq!((&*event.name, event.id.as_deref(), &*event.data), ("change", Some("\"1\""), "yes"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn patches_are_between_texts_only() {
+    let module = |content_type: &[u8], number| {
+        let body = format!("{{\"number\":{number},\"rest\":\"{}\"}}", "a".repeat(1_000));
+        component::of_response(200, &[("content-type", content_type)], body.as_bytes())
+    };
+    let json = b"application/json";
+    let server = TestServer::builder().component(&module(json, 1)).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/a", &[("prefer", "patch")]).await;
+    assert_eq!(events.next().await.unwrap().name, "change");
+    let binary = b"application/octet-stream";
+    for (module, name) in [
+        (module(json, 2), "patch"),
+        (module(binary, 3), "failed"),
+        (module(json, 4), "change"),
+        (module(json, 5), "patch"),
+    ] {
+        assert!(server.swap(module).await.is_accepted());
+        assert_eq!(events.next().await.unwrap().name, name);
+    }
+}
+
 /// The requests of an entry may read other headers after a swap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_get_responses_of_their_own_when_a_module_begins_to_tell_them_apart() {

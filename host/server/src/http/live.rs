@@ -192,7 +192,7 @@ mod tests {
         let answer = Answer { mount, active, outcome: older, is_failure: false };
         let mut second = fixture.wait_after(HeaderMap::new(), answer).await.unwrap();
         for waiter in [&mut first, &mut second] {
-            let body = waiter.newest().await.content().body().unwrap().clone();
+            let body = waiter.newest().await.content().text().unwrap().clone();
             assert_eq!(body, newer.plain().body);
         }
     }

@@ -20,7 +20,7 @@ use crate::{cache, request_metrics};
 
 /// The interval in which a thread releases the copies of responses that had no hits, and the
 /// counts of modules that are not active any more.
-const RELEASE_INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const RELEASE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The threads, which end when this is dropped.
 pub(super) struct WorkerThreads {

@@ -88,6 +88,8 @@ impl Broadcast {
         let changed = if let Some(group) = last {
             group.subscribe()
         } else {
+            // Clients may come and go without a publication.
+            groups.retain(|group| group.receiver_count() > 0);
             let (sender, receiver) = watch::channel(());
             groups.push(Arc::new(sender));
             receiver
@@ -174,6 +176,17 @@ mod tests {
         assert_eq!(broadcast.lock().unwrap().newest().body.number, LAST);
         broadcast.lock().unwrap().publish(version(LAST + 1));
         assert!(broadcast.lock().unwrap().threads.is_empty());
+    }
+
+    #[tokio::test]
+    async fn clients_that_come_and_go_without_a_publication_leave_no_memory() {
+        let mut broadcast = Broadcast::new(version(0));
+        let stays = broadcast.subscribe();
+        for _ in 0..10 {
+            drop((0..2 * GROUP).map(|_| broadcast.subscribe()).collect::<Vec<_>>());
+        }
+        assert!(broadcast.threads[0].groups.len() <= 3);
+        drop(stays);
     }
 
     /// The threads that have woken clients.

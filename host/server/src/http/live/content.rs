@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::ETAG;
 
+use super::event;
 use super::key::Key;
 use crate::cache::RecordedResponse;
 
@@ -45,11 +46,11 @@ impl Content {
         }
     }
 
-    /// Returns the body of a successful response.
-    pub(super) fn body(&self) -> Option<&Bytes> {
+    /// Returns the body of a successful response that can be sent as events.
+    pub(super) fn text(&self) -> Option<&Bytes> {
         match self {
             Self::Response(response) if response.status().is_success() => {
-                Some(&response.plain().body)
+                event::text(response).map(|_| &response.plain().body)
             }
             _ => None,
         }

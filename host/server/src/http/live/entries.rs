@@ -143,6 +143,10 @@ impl Entries {
         if !answer.is_current(registry, request.target.path()) {
             return Err(NotAdded::Outdated);
         }
+        if answer.has_commands() {
+            // Only a request of its own executes them.
+            return Err(NotAdded::Refused(Refusal::Ending));
+        }
         let key = Key::new(request, &answer);
         let mount = answer.mount.path().clone();
         let id = self.by_key.get(&key).copied();
@@ -316,7 +320,7 @@ impl Entries {
             self.tally.ran_without_change();
         }
         let is_valid = self.by_id.get(&id).is_some_and(|entry| entry.is_valid_for(&self.seen));
-        if is_outdated && !is_valid {
+        if !is_valid && (is_outdated || !is_error) {
             self.schedule(id, Duration::ZERO);
         } else if let Some(retry) = retry {
             self.schedule(id, retry);
@@ -395,16 +399,19 @@ impl Entries {
         let Some(entry) = self.by_id.get_mut(&id) else { return false };
         if let Ok(now) = &answer.outcome {
             // A run that began before may end after others: a module that fails on probation is
-            // replaced, and the one before responds to its request.
-            let has_response =
-                entry.answer.outcome.is_ok() && entry.answer.is_current(registry, entry.path());
+            // replaced, and the one before responds to its request. A value can also return to an
+            // earlier one, so that an older response is the present one.
             let generation = Some(now.generation());
-            let is_older = generation < entry.newest;
-            if is_older && (has_response || !is_valid(now, &entry.request, &self.seen)) {
-                if !has_response {
-                    self.schedule(id, Duration::ZERO);
+            if generation < entry.newest {
+                let is_current = entry.answer.is_current(registry, entry.path())
+                    && entry.is_valid_for(&self.seen);
+                if is_current {
+                    return false;
                 }
-                return false;
+                if !is_valid(now, &entry.request, &self.seen) {
+                    self.schedule(id, Duration::ZERO);
+                    return false;
+                }
             }
             entry.newest = entry.newest.max(generation);
         }
@@ -426,9 +433,8 @@ impl Entries {
         }
         let Some(entry) = self.by_id.get_mut(&id) else { return false };
         let content = content(&answer, &entry.request);
-        let is_command = answer.outcome.as_ref().is_ok_and(|it| !it.commands().is_empty());
         entry.answer = answer;
-        if is_command {
+        if entry.answer.has_commands() {
             self.retire(id);
             self.publish(id, Content::Ended(Duration::ZERO));
             return true;
@@ -603,5 +609,52 @@ fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
         if *count == 0 {
             counts.remove(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Client, Content, Entries, Instant, LiveLimits, LiveTally, Peer};
+    use crate::http::live::fixture::{Fixture, request};
+    use relayer_rest_state::{ChainConfig, ChainKind};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// An absent chain is compared by its absence, and not by a generation.
+    #[tokio::test]
+    async fn a_version_whose_values_return_is_published_again() {
+        let fixture = Fixture::new();
+        let request = Arc::new(request("/chain/b"));
+        let chains = |ids: &[&str]| {
+            let chains = ids.iter().map(|id| ChainConfig::new(*id, ChainKind::CosmosSdk));
+            fixture.publisher.set_chains(chains.collect()).unwrap();
+            fixture.publisher.reader().snapshot()
+        };
+        let snapshot = chains(&["a"]);
+        let absent = fixture.answer_to(&request).await;
+        let (mount, active) = (Arc::clone(&absent.mount), absent.active.clone());
+        let older = absent.outcome.clone().unwrap();
+        let mut entries = Entries::new(LiveLimits::default(), LiveTally::default(), snapshot);
+        let client = Client::new(&request, Peer::SEVERAL);
+        let added = entries.add(&client, &request, absent, &fixture.registry);
+        let added = added.unwrap_or_else(|_| panic!("there is room"));
+        let mut due = Instant::now();
+        let mut task = |snapshot, answer| {
+            entries.observe(&snapshot);
+            due += Duration::from_mins(1);
+            assert_eq!(entries.take_due(due, 1).len(), 1);
+            entries.complete(added.id, answer, false, &fixture.registry);
+            added.versions.peek()
+        };
+
+        let snapshot = chains(&["a", "b"]);
+        let present = fixture.answer_to(&request).await;
+        let newer = present.outcome.clone().unwrap();
+        assert_eq!((older.status().as_u16(), newer.status().as_u16()), (404, 200));
+        let is = |content: &Content, response| matches!(content, Content::Response(one) if Arc::ptr_eq(one, response));
+        assert!(is(task(snapshot, present).content(), &newer));
+        let snapshot = chains(&["a"]);
+        let answer = Answer { mount, active, outcome: Ok(Arc::clone(&older)), is_failure: false };
+        assert!(is(task(snapshot, answer).content(), &older));
     }
 }

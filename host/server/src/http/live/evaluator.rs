@@ -8,13 +8,15 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::future::pending;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, interval, sleep_until};
 use tracing::{Instrument, debug_span};
 
 use super::Shared;
 use super::changes::{Change, Changes};
 use super::entries::{EntryId, Task};
 use super::resolve::{self, Answer};
+use crate::cache;
+use crate::http::worker_threads::RELEASE_INTERVAL;
 
 /// The maximum number of concurrent runs: a slow one must not delay the others.
 const MAX_RUNS: usize = 4;
@@ -25,11 +27,12 @@ pub(super) async fn run(shared: Arc<Shared>) {
     // The first waiter came before the changes were followed.
     shared.entries().activated(&shared.registry);
     let mut running = FuturesUnordered::new();
+    let mut releases = interval(RELEASE_INTERVAL);
     loop {
         let (tasks, next) = {
             let mut entries = shared.entries();
             if entries.has_ended() {
-                return;
+                break;
             }
             entries.observe(&shared.state.snapshot());
             let tasks = entries.take_due(Instant::now(), MAX_RUNS - running.len());
@@ -54,10 +57,13 @@ pub(super) async fn run(shared: Arc<Shared>) {
                     shared.entries().activated(&shared.registry);
                 }
             }
+            _ = releases.tick() => cache::release_unused_copies(),
             () = shared.due.notified() => {}
             () = due => {}
         }
     }
+    // Requests may have joined these runs.
+    while running.next().await.is_some() {}
 }
 
 /// Returns the answer to a task, and whether the module was run for it.

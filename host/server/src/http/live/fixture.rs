@@ -58,9 +58,13 @@ impl Fixture {
 
     /// Returns the current answer.
     pub(super) async fn answer(&self) -> Answer {
-        let request = GuestRequest::new(Method::GET, PATH.parse().unwrap(), HeaderMap::new());
+        self.answer_to(&request(PATH)).await
+    }
+
+    /// Returns the current answer to a request.
+    pub(super) async fn answer_to(&self, request: &GuestRequest) -> Answer {
         let state = self.publisher.reader();
-        match resolve::find(&self.registry, &state, &request) {
+        match resolve::find(&self.registry, &state, request) {
             Ok(answer) => answer,
             Err(missed) => missed.run(&state).await,
         }
@@ -81,6 +85,11 @@ impl Fixture {
         let waiter = self.wait(request.headers().clone()).await.unwrap();
         (request, waiter)
     }
+}
+
+/// Returns a request for this path without headers.
+pub(super) fn request(path: &str) -> GuestRequest {
+    GuestRequest::new(Method::GET, path.parse().unwrap(), HeaderMap::new())
 }
 
 /// The resolution of timers, to which a time is rounded up.

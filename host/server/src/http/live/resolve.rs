@@ -27,6 +27,11 @@ pub(in crate::http) struct Answer {
 }
 
 impl Answer {
+    /// Returns whether the response is for its request only, which executes its commands.
+    pub(super) fn has_commands(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|response| !response.commands().is_empty())
+    }
+
     /// Returns whether the module is still the active one of its mount.
     pub(super) fn is_current(&self, registry: &Registry, path: &str) -> bool {
         let mounts = registry.now();

@@ -12,6 +12,7 @@ use super::event::{self, Event};
 use super::patch;
 use super::tally::CountedBytes;
 use super::work;
+use crate::cache::RecordedResponse;
 
 /// The number of versions from which a version can have patches. A client that skipped more of
 /// them is sent the whole body.
@@ -76,15 +77,21 @@ impl Body {
 
     /// Returns the entity tag, if it has one.
     pub(super) fn etag(&self) -> Option<&HeaderValue> {
-        match &self.content {
-            Content::Response(response) => response.plain().headers.get(ETAG),
-            _ => None,
-        }
+        self.tagged()?.plain().headers.get(ETAG)
     }
 
     /// Returns whether an entity tag is that of the version, in any encoding.
     pub(super) fn has_etag(&self, tag: &HeaderValue) -> bool {
-        matches!(&self.content, Content::Response(response) if response.has_etag(tag))
+        self.tagged().is_some_and(|response| response.has_etag(tag))
+    }
+
+    /// Returns the response if its entity tag is one of a version: a module can give an error the
+    /// tag of a success.
+    fn tagged(&self) -> Option<&RecordedResponse> {
+        match &self.content {
+            Content::Response(response) if response.status().is_success() => Some(response),
+            _ => None,
+        }
     }
 
     /// Returns the version as an event.
@@ -97,7 +104,7 @@ impl Body {
     /// than half of the body. Each patch is made once, on a thread of a lower priority.
     pub(super) async fn patch_from(&self, number: u64) -> Option<Event> {
         let (_, before) = self.before.iter().find(|(before, _)| *before == number)?;
-        let (before, now) = (before.body()?.clone(), self.content.body()?.clone());
+        let (before, now) = (before.text()?.clone(), self.content.text()?.clone());
         let cell = {
             let mut patches = self.patches.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(patches.entry(number).or_default())
