@@ -16,7 +16,7 @@ use crate::request::GuestRequest;
 /// Replaces a secret.
 const MASK: &str = "redacted";
 
-/// The headers whose values are masked, besides those that are named like a secret.
+/// The headers whose values are masked, besides the ones named like a secret.
 const HEADERS: [HeaderName; 4] =
     [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION, header::SET_COOKIE];
 
@@ -93,7 +93,7 @@ impl<'a> Masks<'a> {
         let headers = request.headers.iter();
         let mut headers: Vec<_> =
             headers.map(|(name, value)| (name.to_string(), self.header(name, value))).collect();
-        // The path stays: it selects the code that runs.
+        // The path stays: it selects the code.
         if let Some((path, query)) = target.split_once('?') {
             target = format!("{path}?{}", self.without_secrets(query, |_| true));
         }
