@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::ETAG;
+use hyper::header::{CONTENT_ENCODING, ETAG};
 
-use super::event;
 use super::key::Key;
 use crate::cache::RecordedResponse;
+use crate::response::{self, Representation};
 
 /// The content of a version.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ impl Content {
     pub(super) fn text(&self) -> Option<&Bytes> {
         match self {
             Self::Response(response) if response.status().is_success() => {
-                event::text(response).map(|_| &response.plain().body)
+                text(response).map(|_| &response.plain().body)
             }
             _ => None,
         }
@@ -64,6 +64,13 @@ impl Content {
             Self::Moved | Self::Ended(_) => 0,
         }
     }
+}
+
+/// Returns the body of a response that can be sent as events: text, and not encoded.
+pub(super) fn text(response: &RecordedResponse) -> Option<&str> {
+    let Representation { headers, body } = response.plain();
+    let is_text = response::is_text(headers) && !headers.contains_key(CONTENT_ENCODING);
+    str::from_utf8(body).ok().filter(|_| is_text)
 }
 
 fn is_same_error(one: &hyper::Response<Bytes>, other: &hyper::Response<Bytes>) -> bool {

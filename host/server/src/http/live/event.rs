@@ -5,16 +5,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{CONTENT_ENCODING, HeaderValue};
+use hyper::header::HeaderValue;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use super::content::Content;
+use super::content::{self, Content};
 use super::gzip::Blocks;
 use super::work;
-use crate::cache::RecordedResponse;
 use crate::http::error::HostError;
-use crate::response::{self, Representation};
 
 /// Texts of at most this size, in bytes, gain little from compression.
 const MIN_COMPRESSED: usize = 128;
@@ -61,7 +59,7 @@ pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 pub(super) fn version(content: &Content, etag: Option<&HeaderValue>) -> Bytes {
     match content {
         Content::Response(response) if response.status().is_success() => {
-            if let Some(text) = text(response) {
+            if let Some(text) = content::text(response) {
                 return event("change", etag, text);
             }
             let error = HostError::NotText.response();
@@ -92,13 +90,6 @@ pub(super) fn stale(since: Option<Instant>) -> Bytes {
 /// Returns the field that lets a client connect again after this time.
 pub(super) fn retry(after: Duration) -> Bytes {
     format!("retry: {}\n\n", after.as_millis()).into()
-}
-
-/// Returns the body of a response that can be sent as events: text, and not encoded.
-pub(super) fn text(response: &RecordedResponse) -> Option<&str> {
-    let Representation { headers, body } = response.plain();
-    let is_text = response::is_text(headers) && !headers.contains_key(CONTENT_ENCODING);
-    str::from_utf8(body).ok().filter(|_| is_text)
 }
 
 /// Returns an error with its status; its body as JSON if it is that, or else as text. Its id is

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::copied;
-use super::content::Content;
+use super::content::{self, Content};
 use super::event::{self, Event};
 use super::gzip::{Blocks, GzipStream};
 use super::resolve::Outcome;
@@ -281,7 +281,7 @@ pub(in crate::http) fn head(first: &Outcome, request: &HeaderMap) -> Result<Stre
             if !response.status().is_success() && !response.status().is_server_error() {
                 return Err(NoStream::Response);
             }
-            if event::text(response).is_none() {
+            if content::text(response).is_none() {
                 return Err(NoStream::NotText);
             }
             response.plain().headers.clone()
