@@ -15,11 +15,13 @@ use serde_json::{Value, json};
 
 use crate::certificates::SigningKey;
 
+/// The type of bundles of Sigstore.
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+
 /// The credentials that the registry accepts, and the same in base64.
 pub const USER: (&str, &str) = ("user", "secret");
 /// The token for which the service also gives one.
 pub const IDENTITY_TOKEN: &str = "identity";
-
 const BASIC: &str = "Basic dXNlcjpzZWNyZXQ=";
 
 /// The authentication that a registry asks for.
@@ -155,17 +157,22 @@ impl OciRegistry {
 
     /// Adds a bundle of Sigstore that refers to a manifest.
     pub fn add_bundle(&self, repository: &str, subject: Digest, bundle: &[u8]) {
-        const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
         let layer = self.add_blob(BUNDLE, bundle);
         let config = self.add_blob("application/vnd.oci.empty.v1+json", b"{}");
         let added = self.add_manifest(repository, "bundle", &manifest(&config, &[layer]));
-        let digest = format!("sha256:{}", added.digest().unwrap());
-        let index = json!({
-            "schemaVersion": 2,
-            "manifests": [{ "artifactType": BUNDLE, "digest": digest, "size": 1 }],
-        });
+        self.refer(repository, subject, added.digest().unwrap());
+    }
+
+    /// Adds a manifest to the bundles that refer to another one, whether it exists or not.
+    pub fn refer(&self, repository: &str, subject: Digest, bundle: Digest) {
         let key = format!("{repository}/sha256:{subject}");
+        let digest = format!("sha256:{bundle}");
+        let entry = json!({ "artifactType": BUNDLE, "digest": digest, "size": 1 });
         let mut content = self.content.lock().unwrap();
+        let index = content.referrers.get(&key).map(|index| serde_json::from_slice(index).unwrap());
+        let mut index: Value =
+            index.unwrap_or_else(|| json!({ "schemaVersion": 2, "manifests": [] }));
+        index["manifests"].as_array_mut().unwrap().push(entry);
         content.referrers.insert(key, index.to_string().into_bytes());
     }
 

@@ -192,6 +192,17 @@ impl Capsule {
         })
     }
 
+    /// Returns whether a chain or a family does not exist: the list of them does not have it, or
+    /// all values of the function are here.
+    fn is_absent(&self, list: &str, function: &str, name: &str) -> Result<bool, NotReady> {
+        match self.value::<Result<Vec<String>, _>>(list, None) {
+            // Without the list, none of them was known.
+            Some(Err(reason)) => Err(reason),
+            Some(Ok(names)) if !names.iter().any(|listed| listed == name) => Ok(true),
+            _ => Ok(self.has_all(function)),
+        }
+    }
+
     /// Returns whether all values of a function are here, although not all of its reads are
     /// listed: an absent one does not exist.
     fn has_all(&self, function: &str) -> bool {
@@ -243,12 +254,8 @@ impl Host for RecordedHost {
         if let Some(chain) = self.capsule.value(FUNCTION, Some(id)) {
             return chain;
         }
-        match self.capsule.value::<Result<Vec<String>, _>>("chains.ids", None) {
-            // Without the list of chains, none of them was known.
-            Some(Err(reason)) => return Err(reason),
-            Some(Ok(ids)) if !ids.iter().any(|listed| listed == id) => return Ok(None),
-            _ if self.capsule.has_all(FUNCTION) => return Ok(None),
-            _ => {}
+        if self.capsule.is_absent("chains.ids", FUNCTION, id)? {
+            return Ok(None);
         }
         self.capsule.expect(FUNCTION, Some(id))
     }
@@ -275,15 +282,11 @@ impl Host for RecordedHost {
 
     fn metric_family(&self, name: &str) -> Result<Option<MetricFamily>, NotReady> {
         const FUNCTION: &str = "telemetry.family";
-        const NAMES: &str = "telemetry.families";
         if let Some(family) = self.capsule.value::<Value>(FUNCTION, Some(name)) {
             return family_from_json(family);
         }
-        match self.capsule.value::<Result<Vec<String>, _>>(NAMES, None) {
-            Some(Err(reason)) => return Err(reason),
-            Some(Ok(names)) if !names.iter().any(|listed| listed == name) => return Ok(None),
-            _ if self.capsule.has_all(FUNCTION) => return Ok(None),
-            _ => {}
+        if self.capsule.is_absent("telemetry.families", FUNCTION, name)? {
+            return Ok(None);
         }
         self.capsule.expect(FUNCTION, Some(name))
     }

@@ -101,7 +101,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
     }
     let replayed = args.capsules.as_deref().filter(|_| report.is_accepted());
     let replayed = replayed.map(|folder| replay_failures(folder, args, &module)).transpose()?;
-    let still_fails = replayed.iter().flatten().any(StoredFailure::remains);
+    let has_failures = replayed.iter().flatten().any(StoredFailure::remains);
     if args.json {
         print_json(&Report { report: &report, capsules: replayed.as_deref() })?;
     } else {
@@ -110,7 +110,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
         lines.extend(replayed.as_deref().map(capsules::text).unwrap_or_default());
         print(&lines)?;
     }
-    let is_accepted = report.is_accepted() && !still_fails;
+    let is_accepted = report.is_accepted() && !has_failures;
     Ok(if is_accepted { CommandOutcome::Done } else { CommandOutcome::Rejected })
 }
 

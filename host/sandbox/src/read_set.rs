@@ -471,6 +471,15 @@ mod tests {
         let absent = format!("{long}b");
         let absent = reads(&publisher, |snapshot| drop(snapshot.chain(&absent).map(|_| ())));
         assert!(!absent.is_complete() && absent.size() < long.len());
+        // The list shows that it is absent, so that the run can be repeated.
+        let names = absent.state_reads().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names, ["chains.ids"]);
+        publisher.set_telemetry(Vec::new(), TIME);
+        let absent = format!("{long}b");
+        let absent =
+            reads(&publisher, |snapshot| drop(snapshot.metric_family(&absent).map(|_| ())));
+        let names = absent.state_reads().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names, ["telemetry.families"]);
         let name = HeaderName::from_bytes(long.as_bytes()).unwrap();
         let header = reads(&publisher, |snapshot| drop(snapshot.header(&name)));
         assert!(!header.is_complete() && header.size() < long.len());

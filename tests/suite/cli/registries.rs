@@ -486,6 +486,8 @@ fn bundles_of_sigstore_are_verified() {
     let pull = |module: &Reference| registries.pull(module, &SignaturePolicy::AnySigner, MAX);
     let module = registry.add("a/b", "1", b"component");
     let digest = module.digest().unwrap();
+    // The registry has lost this one.
+    registry.refer("a/b", digest, Digest::new(b"missing"));
     for bundle in [
         b"text".to_vec(),
         bundle(Digest::new(b"another manifest"), SIGN, &key),

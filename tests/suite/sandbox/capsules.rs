@@ -85,6 +85,22 @@ async fn a_capsule_has_all_chains_if_their_reads_do_not_fit_into_its_record() {
     check_native(str::from_utf8(&json).unwrap());
 }
 
+/// A slower machine takes more time for the same outcome.
+#[tokio::test]
+async fn only_the_replay_of_a_time_out_has_the_recorded_limit_of_time() {
+    for (then, millis, replayed) in [("endless", 50, 50), ("panic", 5_000, 50_000)] {
+        let limits = Limits { time: Duration::from_millis(millis), ..Limits::default() };
+        let module = module(&limits).await;
+        let target = format!("/?then={then}").parse().unwrap();
+        let request = GuestRequest::new(hyper::Method::GET, target, hyper::HeaderMap::new());
+        let snapshot = StatePublisher::new().reader().snapshot();
+        let run = RunRecord::from_run(&module, request, snapshot).await.unwrap();
+        let capsule = Capsule::new(&run, "1", UNIX_EPOCH, &Redaction::default()).unwrap();
+        let limits = capsule.engine_options().limits;
+        assert_eq!(limits.time, Duration::from_millis(replayed), "{then}");
+    }
+}
+
 #[tokio::test]
 async fn a_replay_writes_a_core_dump_and_a_profile() {
     let folder = Folder::new();

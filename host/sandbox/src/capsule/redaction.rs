@@ -93,6 +93,7 @@ impl<'a> Masks<'a> {
         let headers = request.headers.iter();
         let mut headers: Vec<_> =
             headers.map(|(name, value)| (name.to_string(), self.header(name, value))).collect();
+        self.find_repeated(request);
         // The path stays: it selects the code.
         if let Some((path, query)) = target.split_once('?') {
             target = format!("{path}?{}", self.without_secrets(query, |_| true));
@@ -101,6 +102,22 @@ impl<'a> Masks<'a> {
             *value = value.map_texts(|text| self.without_secrets(text, |_| true));
         }
         (target, headers)
+    }
+
+    /// Finds the secrets that the module has read in another place.
+    fn find_repeated(&mut self, request: &GuestRequest) {
+        let headers = request.headers.iter().filter(|(name, _)| self.reads.has_read_header(name));
+        let mut read: Vec<_> =
+            headers.map(|(_, value)| String::from_utf8_lossy(value.as_bytes())).collect();
+        read.push(request.target.path().into());
+        read.extend(request.target.query().filter(|_| self.has_read_query()).map(Cow::from));
+        for secret in &mut self.secrets {
+            secret.is_read |= read.iter().any(|text| text.contains(&secret.text));
+        }
+    }
+
+    fn has_read_query(&self) -> bool {
+        self.reads.has_query() || !self.reads.is_complete()
     }
 
     /// Returns the value of a header. The scheme of credentials stays: modules check it first.
@@ -135,7 +152,7 @@ impl<'a> Masks<'a> {
             segments.collect::<Vec<_>>().join("/")
         });
         let Some(query) = query else { return path };
-        let is_read = self.reads.has_query() || !self.reads.is_complete();
+        let is_read = self.has_read_query();
         format!("{path}?{}", self.query(query, is_read))
     }
 
@@ -351,6 +368,18 @@ mod tests {
         let headers: [(_, &[u8]); 1] = [("cookie", b"kind=database; session=chain-0")];
         let (_, _, outcome, _) = masked("/?token=version", &headers, "version, chain-0", false);
         assert_eq!(outcome, "version, chain-0");
+    }
+
+    #[test]
+    fn a_secret_that_the_module_has_read_elsewhere_is_masked_in_its_outcome() {
+        let redaction = Redaction::default();
+        let request = request("/a?token=secret-1", &[("x-note", b"see secret-1")]);
+        let snapshot = StatePublisher::new().reader().snapshot();
+        let mut tracked = TrackedSnapshot::new(snapshot, Arc::clone(&request));
+        tracked.header(&HeaderName::from_static("x-note"));
+        let mut masks = Masks::new(&redaction, tracked.reads());
+        masks.request(&request);
+        assert_eq!(masks.outcome("no: secret-1"), "no: redacted");
     }
 
     #[test]
