@@ -11,6 +11,8 @@ use std::path::Path;
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, PackageId, Resolve};
 
+use crate::cargo::LIVE_GUEST;
+
 /// Parses the contract from `wit/`.
 #[must_use]
 pub fn contract() -> (Resolve, PackageId) {
@@ -77,6 +79,19 @@ pub fn of_world(wit: &str, text: &str) -> Vec<u8> {
 #[must_use]
 pub fn of_binary(module: &[u8]) -> Vec<u8> {
     ComponentEncoder::default().module(module).unwrap().validate(true).encode().unwrap()
+}
+
+/// Returns the module in `tests/guests/live` of a kind, under one of several digests with the same
+/// responses.
+#[must_use]
+pub fn live(kind: [u8; 6], variant: u32) -> Vec<u8> {
+    let mut module = LIVE_GUEST.to_vec();
+    let steady = b"live-kind:steady";
+    let places = module.windows(steady.len()).enumerate();
+    let places: Vec<_> = places.filter(|(_, bytes)| bytes == steady).map(|(at, _)| at).collect();
+    assert_eq!(places.len(), 1);
+    module[places[0]..][steady.len() - kind.len()..steady.len()].copy_from_slice(&kind);
+    noted(&module, &variant.to_string())
 }
 
 /// Returns the component under another digest, with an unused custom section.

@@ -18,8 +18,6 @@ use relayer_rest_tests::wait::{until, until_async, within};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::live_model;
-
 /// The longest preference to wait.
 const WAIT: (&str, &str) = ("prefer", "wait=300");
 
@@ -154,7 +152,7 @@ async fn a_publication_runs_the_module_once_for_each_response_that_read_a_change
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_joins_a_run_for_waiting_clients() {
-    let slow = live_model::module(*b"slowly", 0);
+    let slow = component::live(*b"slowly", 0);
     let server = TestServer::builder().component(&slow).start().await;
     let mut client = server.connect().await;
     let mut events = Events::open(&mut client, "/", &[]).await;

@@ -13,7 +13,6 @@ use relayer_rest_host::LiveLimits;
 use relayer_rest_host::registry::Mounts;
 use relayer_rest_host::reload::{Modules, ReloadError};
 use relayer_rest_host::state::{Object, RelayerState, Stale, StatePublisher, Worker};
-use relayer_rest_tests::cargo::LIVE_GUEST;
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
@@ -62,20 +61,9 @@ fn number(document: &Value) -> u64 {
     number
 }
 
-/// Returns the module of a kind, under one of several digests with the same responses.
-pub(super) fn module(kind: [u8; 6], variant: u32) -> Vec<u8> {
-    let mut module = LIVE_GUEST.to_vec();
-    let steady = b"live-kind:steady";
-    let places = module.windows(steady.len()).enumerate();
-    let places: Vec<_> = places.filter(|(_, bytes)| bytes == steady).map(|(at, _)| at).collect();
-    assert_eq!(places.len(), 1);
-    module[places[0]..][steady.len() - kind.len()..steady.len()].copy_from_slice(&kind);
-    component::noted(&module, &variant.to_string())
-}
-
 /// Returns a module that fails for some states, or another one.
 fn any_module(random: &mut fastrand::Rng) -> Vec<u8> {
-    module(if random.bool() { *b"broken" } else { *b"steady" }, random.u32(..4))
+    component::live(if random.bool() { *b"broken" } else { *b"steady" }, random.u32(..4))
 }
 
 /// The client of a server, and the number of the last state after the end.
@@ -265,7 +253,7 @@ impl Deployment {
     async fn new() -> Self {
         let folder = Folder::new();
         let file = folder.write("relayer-rest.toml", SETTINGS);
-        folder.replace("module.wasm", module(*b"steady", 0));
+        folder.replace("module.wasm", component::live(*b"steady", 0));
         let state = StatePublisher::new().reader();
         let modules = server::modules(file.into(), &folder.join("cache"), &state).await;
         let live = LiveLimits {
@@ -304,7 +292,7 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
     let deployment = Deployment::new().await;
     let Deployment { server, .. } = &deployment;
     publish(&server.publisher, 0);
-    assert!(deployment.reload(&module(*b"broken", 0)).await);
+    assert!(deployment.reload(&component::live(*b"broken", 0)).await);
     // A module that was activated by a rollback stays when it fails.
     server.api().rollback().unwrap();
     let seed = variable("LIVE_SEED", 1);

@@ -10,6 +10,7 @@ use relayer_rest_host::registry::{
     SwapReport, SwapStep,
 };
 use relayer_rest_host::state::hermes_config::HermesConfig;
+use relayer_rest_host::state::{Object, RelayerState, Worker};
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::server::{
     TestServer, any_dialect, candidate, engine, extension, label, patient,
@@ -284,6 +285,34 @@ async fn equal_failures_are_no_difference() {
     until("the failure is compared", is_compared).await;
     assert!(server.api().cancel_shadow());
     assert_eq!(ended(swapping).await.shadow.unwrap().unexpected, 0);
+}
+
+/// The response to one frequent request is cached all the time, and both modules fail on a more
+/// frequent one after a change of the state.
+#[tokio::test(flavor = "multi_thread")]
+async fn cached_responses_are_compared_after_equal_failures() {
+    let old = component::live(*b"broken", 0);
+    let mut new = old.clone();
+    let kind = b"live-kind:";
+    let place = new.windows(kind.len()).position(|bytes| bytes == kind).unwrap();
+    new[place..][..kind.len()].copy_from_slice(b"LIVE-KIND:");
+    let server = Arc::new(server(&old, &patient()).await);
+    let publish = |id| {
+        let worker = Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None };
+        server.publisher.set_state(RelayerState { chains: Vec::new(), workers: vec![worker] });
+    };
+    publish(2);
+    for path in ["/a?mode=panic"; 10].into_iter().chain(["/kind"; 2]) {
+        assert_eq!(server.get(path).await.status, 200);
+    }
+    let time = ShadowTime::try_from(Duration::from_secs(1)).unwrap();
+    let shadow = Shadow { min_requests: 0, ..Shadow::new(time) };
+    let swapping = begin(&server, new, shadow).await;
+    publish(3);
+    let report = ended(swapping).await;
+    check_rejected(&report, Rejection::Differences, &["GET /kind: body /result: "]);
+    let shadow = report.shadow.unwrap();
+    assert_eq!((shadow.requests, shadow.unexpected), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

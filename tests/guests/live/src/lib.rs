@@ -1,6 +1,7 @@
 //! A module that returns the workers, whose last one numbers the state. It responds to all states
 //! unless its kind is `broken`: then it fails for some of them as the query says, `?mode=panic` or
-//! `?mode=error`. If its kind is `slowly`, it takes a part of a second.
+//! `?mode=error`. If its kind is `slowly`, it takes a part of a second. `/kind` returns its kind, and
+//! does not depend on the state.
 
 use std::hint::black_box;
 
@@ -18,6 +19,9 @@ pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
 }
 
 fn respond<H: Host>(host: &H, request: &Request) -> Result<Response, Response> {
+    if request.path == "/kind" {
+        return Ok(Response::success(String::from_utf8_lossy(&black_box(KIND))));
+    }
     // A module of the API has successful responses also without a state.
     let Ok(state) = host.state() else { return Ok(Response::success(())) };
     let workers: Vec<Value> = State::new(&state)
