@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, id};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use tempfile::TempDir;
 
@@ -17,6 +18,9 @@ use crate::wait::until;
 /// The words of the key with which Hermes would sign.
 const MNEMONIC: &str = "abandon abandon abandon abandon abandon abandon abandon abandon abandon \
      abandon abandon about";
+
+/// A part of the line that Hermes writes again and again if its API cannot listen.
+const NOT_LISTENING: &str = "receiving on an empty and disconnected channel";
 
 /// A build of Hermes, by the environment variable that names its program.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +111,9 @@ impl Hermes {
         until("Hermes serves its API", || {
             let status = process.child().try_wait().unwrap();
             assert!(status.is_none(), "Hermes ended: {status:?}");
+            let log = fs::read(&log).unwrap();
+            let log = String::from_utf8_lossy(&log);
+            assert!(!log.contains(NOT_LISTENING), "the address of Hermes is taken");
             try_get(address, "/state").is_ok_and(|response| response.status == 200)
         });
     }
@@ -125,10 +132,14 @@ impl Hermes {
     }
 }
 
-/// Returns addresses at which no program listens.
+/// Returns addresses at which no program listens, of an IP address of their own: until Hermes listens,
+/// connections of other tests could take ports of the common one.
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    static NEXT: AtomicU8 = AtomicU8::new(2);
+    let [.., high, low] = id().to_be_bytes();
+    let host = Ipv4Addr::new(127, high, low, NEXT.fetch_add(1, Relaxed));
     // All are bound before the first is free again.
-    let listeners = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    let listeners = [(); N].map(|()| TcpListener::bind((host, 0)).unwrap());
     listeners.map(|listener| listener.local_addr().unwrap())
 }
 
