@@ -384,6 +384,21 @@ pub fn that_clears_packets(count: u32) -> Vec<u8> {
     )
 }
 
+/// Returns a component that responds with 204, and records a command for the query `2`.
+#[must_use]
+pub fn that_clears_packets_for_a_query() -> Vec<u8> {
+    calling(
+        r#"(import "relayer:rest/commands@0.1.0" "clear-packets" (func $clear (param i32 i32 i32)))
+           (import "relayer:rest/query@0.1.0" "get" (func $query (param i32)))"#,
+        "(call $query (i32.const 128))
+         (if (i32.load8_u (i32.const 128)) (then
+             (if (i32.eq (i32.load8_u (i32.load (i32.const 132))) (i32.const 50))
+                 (then (call $clear (i32.const 0) (i32.const 0) (i32.const 0))))))
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0",
+    )
+}
+
 /// Returns a component that traps if the list of chains is empty, and responds with 204
 /// otherwise, or if the path has six bytes, such as `/spare`.
 #[must_use]

@@ -655,6 +655,30 @@ async fn clients_get_responses_of_their_own_when_a_module_begins_to_tell_them_ap
     until("each has its own", || server.live.status().entries == 3).await;
 }
 
+/// Commands are executed for the request that recorded them, which the client sends again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_whose_response_has_commands_is_asked_to_send_its_request_again() {
+    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    let same = component::of_response(200, text, b"same");
+    // The second client moves to a response of its own, the only one does not.
+    for queries in [&["/a?1", "/a?2"][..], &["/a?2"]] {
+        let server = TestServer::builder().component(&same).start().await;
+        let mut streams = Vec::new();
+        for query in queries {
+            let mut client = server.connect().await;
+            let mut events = Events::open(&mut client, query, &[]).await;
+            assert_eq!(events.next().await.unwrap().data, "same");
+            streams.push((client, events));
+        }
+        let new = component::that_clears_packets_for_a_query();
+        assert!(server.swap(new).await.is_accepted(), "{queries:?}");
+        let (_, events) = streams.last_mut().unwrap();
+        assert_eq!(events.next().await, None, "{queries:?}");
+        assert!(events.retry.is_some(), "{queries:?}");
+        assert_eq!(server.get("/a?2").await.error_name(), "CommandDisabled");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_share_an_entry_if_they_have_the_headers_that_the_module_read() {
     let module = component::that_returns("X-A");
@@ -775,7 +799,8 @@ async fn each_limit_refuses_the_client_that_exceeds_it() {
         ("waiters-per-peer", LiveLimits { waiters_per_peer: 1, ..limits() }),
         ("waiters-per-mount", LiveLimits { waiters_per_mount: 1, ..limits() }),
         ("entries", LiveLimits { entries: 1, ..limits() }),
-        ("memory", LiveLimits { memory: ByteSize::b(500), ..limits() }),
+        // Room for one response with its encodings.
+        ("memory", LiveLimits { memory: ByteSize::kb(5), ..limits() }),
     ] {
         let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
         let tool = component::of_response(200, text, b"a");

@@ -56,10 +56,10 @@ impl Content {
         }
     }
 
-    /// Returns the size of its body in bytes.
+    /// Returns the maximum size in bytes, with all encodings.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Response(response) => response.plain().body.len(),
+            Self::Response(response) => response.size(),
             Self::Error(response) | Self::Failure(response, _) => response.body().len(),
             Self::Moved | Self::Ended(_) => 0,
         }

@@ -28,9 +28,6 @@ use crate::registry::{MountPath, Registry};
 const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// The forms of a body in memory: a response, an event, and a compressed event.
-const FORMS: usize = 3;
-
 /// The number of an entry.
 pub(super) type EntryId = u64;
 
@@ -355,7 +352,7 @@ impl Entries {
     ) -> Result<EntryId, NotAdded> {
         let content = content(&answer, request);
         // The request, and its parts in the key.
-        let size = FORMS * content.size() + 2 * request_size;
+        let size = Body::max_size(&content) + 2 * request_size;
         let counted = self.tally.count(size, self.limits.memory.as_u64());
         let Some(counted) = counted else {
             self.tally.refused();
@@ -457,8 +454,8 @@ impl Entries {
         let Some(entry) = self.by_id.get_mut(&id) else { return };
         let before = Arc::clone(&entry.versions.newest().body);
         let history = before.history();
-        let own = FORMS * content.size();
-        let bytes = own + history.iter().map(|(_, before)| before.size()).sum::<usize>();
+        let own = Body::max_size(&content);
+        let bytes = own + history.iter().map(|(_, before)| before.len()).sum::<usize>();
         let limit = self.limits.memory.as_u64();
         let number = self.next_version;
         self.next_version += 1;

@@ -17,6 +17,15 @@ use crate::http::error::HostError;
 /// Texts of at most this size, in bytes, gain little from compression.
 const MIN_COMPRESSED: usize = 128;
 
+/// The start of each line of a body.
+const DATA: &str = "data: ";
+
+/// The most bytes of an event besides its data.
+const MAX_FIELDS: usize = 256;
+
+/// The most bytes of a byte as JSON: `\u0000`.
+const MAX_ESCAPED: usize = 6;
+
 /// An event, with its compressed form, which is made once. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Event(Arc<Forms>);
@@ -73,6 +82,27 @@ pub(super) fn version(content: &Content, etag: Option<&HeaderValue>) -> Bytes {
     }
 }
 
+/// Returns the maximum size of the event of a version in bytes, as a text and compressed.
+pub(super) fn max_size(content: &Content) -> usize {
+    let data = match content {
+        Content::Response(response) if response.status().is_success() => {
+            max_lines_size(content::text(response).unwrap_or_default())
+        }
+        Content::Response(response) => MAX_ESCAPED * response.plain().body.len(),
+        Content::Error(response) | Content::Failure(response, _) => {
+            MAX_ESCAPED * response.body().len()
+        }
+        Content::Moved | Content::Ended(_) => 0,
+    };
+    2 * (MAX_FIELDS + data)
+}
+
+/// Returns the maximum size of a body whose lines are fields, in bytes.
+fn max_lines_size(text: &str) -> usize {
+    let ends = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
+    text.len() + DATA.len() * ends
+}
+
 /// Returns a patch as an event.
 pub(super) fn patch(patch: &str, etag: Option<&HeaderValue>) -> Bytes {
     event("patch", etag, patch)
@@ -115,7 +145,7 @@ fn event(name: &str, id: Option<&HeaderValue>, data: &str) -> Bytes {
     for line in data.split('\n') {
         let line = line.strip_suffix('\r').unwrap_or(line);
         for line in line.split('\r') {
-            text.push_str("data: ");
+            text.push_str(DATA);
             text.push_str(line);
             text.push('\n');
         }
@@ -126,7 +156,7 @@ fn event(name: &str, id: Option<&HeaderValue>, data: &str) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::{StatusCode, event, failed, retry};
+    use super::{MAX_ESCAPED, MAX_FIELDS, StatusCode, event, failed, max_lines_size, retry};
     use bytes::Bytes;
     use hyper::header::HeaderValue;
     use std::time::Duration;
@@ -142,6 +172,21 @@ mod tests {
         ] {
             let expected = format!("id: \"a\"\nevent: change\n{expected}\n");
             assert_eq!(event("change", Some(&id), data), expected, "{data:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_is_no_larger_than_its_maximum() {
+        let tag = HeaderValue::from_static("\"00000000000000000000000000000000\"");
+        for line in ["\n", "\r", "\r\n", "a", "a\n"] {
+            let text = line.repeat(10_000);
+            let size = event("change", Some(&tag), &text).len();
+            assert!(size <= MAX_FIELDS + max_lines_size(&text), "{size} bytes of {line:?}");
+        }
+        for body in ["\0", "\u{1}\"", "é"] {
+            let body = Bytes::from(body.repeat(10_000));
+            let size = failed(StatusCode::INTERNAL_SERVER_ERROR, &body).len();
+            assert!(size <= MAX_FIELDS + MAX_ESCAPED * body.len(), "{size} bytes");
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use bytes::Bytes;
 use hyper::header::{ETAG, HeaderValue};
 use tokio::sync::OnceCell;
 
@@ -35,8 +36,8 @@ pub(super) struct Body {
     event: OnceLock<Event>,
     /// Patches from versions before this one, each made once.
     patches: Mutex<HashMap<u64, Patch>>,
-    /// The versions before this one, the newest last, from which patches can be made.
-    before: Vec<(u64, Content)>,
+    /// The texts of versions before this one, the newest last, from which patches can be made.
+    before: Vec<(u64, Bytes)>,
     /// The memory of the version; none if there was no room for it.
     counted: Option<CountedBytes>,
 }
@@ -55,7 +56,7 @@ impl Body {
     pub(super) fn new(
         number: u64,
         content: Content,
-        before: Vec<(u64, Content)>,
+        before: Vec<(u64, Bytes)>,
         counted: Option<CountedBytes>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -68,11 +69,18 @@ impl Body {
         })
     }
 
-    /// Returns this version and those before it, from which the next one can have patches.
-    pub(super) fn history(&self) -> Vec<(u64, Content)> {
+    /// Returns the texts of this version and of those before it, from which the next one can have
+    /// patches.
+    pub(super) fn history(&self) -> Vec<(u64, Bytes)> {
+        let own = self.content.text().map(|text| (self.number, text.clone()));
         let skipped = (self.before.len() + 1).saturating_sub(HISTORY);
-        let before = self.before.iter().skip(skipped).cloned();
-        before.chain([(self.number, self.content.clone())]).collect()
+        self.before.iter().skip(skipped).cloned().chain(own).collect()
+    }
+
+    /// Returns the maximum size in bytes of a version with this content, in all its forms, without
+    /// those before it.
+    pub(super) fn max_size(content: &Content) -> usize {
+        content.size() + event::max_size(content)
     }
 
     /// Returns the entity tag, if it has one.
@@ -104,7 +112,7 @@ impl Body {
     /// than half of the body. Each patch is made once, on a thread of a lower priority.
     pub(super) async fn patch_from(&self, number: u64) -> Option<Event> {
         let (_, before) = self.before.iter().find(|(before, _)| *before == number)?;
-        let (before, now) = (before.text()?.clone(), self.content.text()?.clone());
+        let (before, now) = (before.clone(), self.content.text()?.clone());
         let cell = {
             let mut patches = self.patches.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(patches.entry(number).or_default())
@@ -140,7 +148,7 @@ mod tests {
         let worker =
             |id| Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None };
         fixture.publisher.update_state(|state| state.workers.extend((0..100).map(worker)));
-        let before = content().await;
+        let before = content().await.text().unwrap().clone();
         fixture.publisher.update_state(|state| state.workers.push(worker(100)));
         let counted = LiveTally::default().count(0, u64::MAX);
         let body = Body::new(2, content().await, vec![(1, before)], counted);
