@@ -2,6 +2,7 @@
 //! wait for a change?
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use relayer_rest_host::state::{Object, StatePublisher, Worker};
 use relayer_rest_tests::client::Client;
@@ -10,6 +11,7 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::server::TestServer;
 use relayer_rest_tests::wait::{until, until_async, within};
 use tokio::process::{Child, Command};
+use tokio::time::sleep;
 
 use super::free_address;
 
@@ -151,5 +153,28 @@ async fn haproxy_forwards_events_and_long_polls() {
         if !line.is_empty() {
             check_abort(&server, address).await;
         }
+    }
+}
+
+/// Comments keep a stream without events open for longer than the time limits of the proxies.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs nginx and haproxy, and takes 65 s: apt install nginx-light haproxy"]
+async fn proxies_keep_streams_without_events_open() {
+    let (of_nginx, of_haproxy, server) = (Folder::new(), Folder::new(), TestServer::start().await);
+    let (_nginx, nginx) = nginx(&of_nginx, server.address, "").await;
+    let (_haproxy, haproxy) = haproxy(&of_haproxy, server.address, "").await;
+    let mut streams = Vec::new();
+    for proxy in [nginx, haproxy] {
+        let mut client = Client::http1(proxy).await;
+        let mut events = Events::open(&mut client, "/state", &[]).await;
+        assert_eq!(events.next().await.unwrap().name, "change");
+        streams.push((client, events));
+    }
+    // nginx closes connections without data after 60 s, and haproxy after 50 s.
+    sleep(Duration::from_secs(65)).await;
+    add_worker(&server.publisher, 1_000);
+    let state = server.get("/state").await;
+    for (_, events) in &mut streams {
+        assert_eq!(events.next().await.unwrap().data, state.text());
     }
 }
