@@ -32,8 +32,8 @@ use super::sockets::{Sockets, announce, check_upstream, listen_configs};
 use super::sources::{ReadAgain, Sources, derive};
 use super::takeover::Successor;
 use super::{
-    CommandOutcome, Failure, code_cache, compile, descriptors, idle_memory, log, service_manager,
-    signals,
+    CommandOutcome, Failure, allocator, code_cache, compile, descriptors, idle_memory, log,
+    service_manager, signals,
 };
 
 /// The time for requests to the control socket that are in flight when another process has taken
@@ -105,6 +105,7 @@ async fn serve(
     mut shutdown: Pin<Box<dyn Future<Output = ()>>>,
 ) -> Result<(), ServeError> {
     let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
+    allocator::disable_huge_pages();
     let publisher = StatePublisher::new();
     let config = settings.config.clone();
     let files = {

@@ -47,6 +47,15 @@ async fn too_little_address_space_is_an_error_whose_advice_works() {
     }
 }
 
+/// Many systems use them by default, and with them, a connection takes twice the memory.
+#[tokio::test]
+async fn the_server_has_no_huge_pages() {
+    let process = Program::server().start().await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    assert!(status.contains("THP_enabled:\t0\n"), "{status}");
+    process.stop().await;
+}
+
 /// The task runtime panics at an invalid number of threads.
 #[tokio::test]
 async fn an_invalid_number_of_threads_in_the_environment_has_no_effect() {
