@@ -40,6 +40,7 @@
 //! | `guest_time.rs` | the processor time of guests, and their turns |
 //! | `slow_guest_pool.rs` | threads for guests that run for longer than a tick |
 //! | `slow_targets.rs` | the targets whose guests start on those threads |
+//! | `socket_turn.rs` | the turns of guests on the thread of a socket, which serves its sockets meanwhile |
 //! | `long_steps.rs` | the modules whose guests do, because they keep a thread for long |
 //! | `info.rs` | the part of a module that its instances need |
 //! | `store.rs` | the data of an instance's store |
@@ -105,6 +106,7 @@ mod run_record;
 mod set_cookie;
 mod slow_guest_pool;
 mod slow_targets;
+mod socket_turn;
 mod source_map;
 mod stats;
 mod store;

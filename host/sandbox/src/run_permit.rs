@@ -9,7 +9,6 @@ use futures_util::FutureExt;
 use http::Response;
 use relayer_rest_state::{Command, Snapshot};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::yield_now;
 use tokio::time::sleep;
 use tracing::Span;
 
@@ -23,6 +22,7 @@ use super::response::InvalidResponse;
 use super::run_record::{Recorder, Run};
 use super::slow_guest_pool::Start;
 use super::slow_targets::RecordedRun;
+use super::socket_turn::SocketTurn;
 use super::store::StoreData;
 
 /// The number of steps of a guest on the thread of its socket, each of half a tick or
@@ -139,23 +139,26 @@ impl RunPermit {
             || creates_slowly
             || target.is_some_and(|target| targets.is_slow(target))
             || slow_guests.is_full();
-        let permit = if starts_elsewhere { None } else { module.long_steps().acquire() };
-        let start = if let Some(permit) = permit {
+        let turn = if starts_elsewhere { None } else { Some(SocketTurn::take().await) };
+        let permit = turn.and_then(|turn| Some((turn, module.long_steps().acquire()?)));
+        let start = if let Some((mut turn, permit)) = permit {
             for _ in 0..SOCKET_STEPS {
-                let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
-                if guest.was_long() {
+                let polled = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
+                let step = guest.last_step();
+                turn.count(step.used);
+                if step.is_long {
                     permit.long_step();
                 }
-                if let Poll::Ready(response) = turn {
+                if let Poll::Ready(response) = polled {
                     permit.completed();
                     return response;
                 }
-                yield_now().await;
+                turn.pause().await;
                 if permit.is_over() {
                     break;
                 }
             }
-            drop(permit);
+            drop((turn, permit));
             guest.record();
             Start::OnSocketThread
         } else {

@@ -18,10 +18,13 @@ use super::epoch_ticker::Ticks;
 use super::long_steps;
 use super::request::GuestRequest;
 
-/// The processor time of a run, in microseconds, above which its target is slow:
-/// sixty guests that are each just short of a tick delay the sockets as much as one
-/// that never ends.
-const MAX_SHORT: u32 = 300;
+/// The processor time of a run, in microseconds, above which its target is slow.
+const SLOW: u32 = 600;
+
+/// The time below which a slow target is fast again. Were the two equal, the runs of a target
+/// that takes that time would start here and there in turn, and those elsewhere would wait for the
+/// others: threads of sockets have a higher priority.
+const FAST: u32 = 300;
 
 /// The number of runs of targets without an entry that start on other threads after a
 /// target turned out to be slow: clients can invent paths.
@@ -31,11 +34,20 @@ const SLOTS: usize = 256;
 
 /// The run times of the targets of an engine's modules.
 pub(super) struct SlowTargets {
-    /// The upper half of each is the tag of a target, the lower half its time in
-    /// microseconds.
+    /// An [`Entry`] each.
     slots: [AtomicU64; SLOTS],
     following: AtomicU32,
     hasher: RandomState,
+}
+
+/// The time of a target. As a number, the upper half is the tag, and the highest bit of the
+/// lower half tells whether the target is slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    tag: u32,
+    is_slow: bool,
+    /// In microseconds.
+    time: u32,
 }
 
 /// A mount, a method and a path, hashed with a secret of the process: mounts may
@@ -51,13 +63,19 @@ enum Run {
     Unfinished,
 }
 
+/// A poll of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Step {
+    pub(super) used: Duration,
+    pub(super) is_long: bool,
+}
+
 /// A run whose time is recorded when it completes or is dropped.
 pub(super) struct RecordedRun<F> {
     run: F,
     used: Duration,
     is_recorded: bool,
-    /// The last poll was a long step.
-    was_long: bool,
+    last: Step,
     ticks: Ticks,
     /// None if the time is not recorded.
     target: Option<Target>,
@@ -81,9 +99,9 @@ impl SlowTargets {
 
     /// Returns whether the next run of a target starts on another thread.
     pub(super) fn is_slow(&self, target: Target) -> bool {
-        let (tag, time) = parts(self.slot(target).load(Relaxed));
-        if tag == target.tag() {
-            return time > MAX_SHORT;
+        let entry = Entry::of(self.slot(target).load(Relaxed));
+        if entry.tag == target.tag() {
+            return entry.is_slow;
         }
         self.following.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
@@ -92,19 +110,21 @@ impl SlowTargets {
         let used = u32::try_from(used.as_micros()).unwrap_or(u32::MAX);
         let mut was_slow = false;
         let update = |slot| {
-            let (tag, time) = parts(slot);
-            was_slow = tag == target.tag() && time > MAX_SHORT;
-            Some(if tag == target.tag() {
-                entry(tag, combined(time, used, run))
-            } else if time <= MAX_SHORT || used >= time {
-                entry(target.tag(), used)
+            let entry = Entry::of(slot);
+            let is_own = entry.tag == target.tag();
+            was_slow = is_own && entry.is_slow;
+            let next = if is_own {
+                entry.after(combined(entry.time, used, run))
+            } else if !entry.is_slow || used >= entry.time {
+                Entry { tag: target.tag(), is_slow: false, time: 0 }.after(used)
             } else {
-                entry(tag, time - time / 8)
-            })
+                entry.after(entry.time - entry.time / 8)
+            };
+            Some(next.number())
         };
         // The update has a result in each case.
         _ = self.slot(target).fetch_update(Relaxed, Relaxed, update);
-        if used > MAX_SHORT && !was_slow {
+        if used > SLOW && !was_slow {
             self.following.store(FOLLOWING, Relaxed);
         }
     }
@@ -121,12 +141,25 @@ impl Target {
     }
 }
 
-fn parts(slot: u64) -> (u32, u32) {
-    ((slot >> 32) as u32, u32::try_from(slot & u64::from(u32::MAX)).unwrap_or(u32::MAX))
-}
+impl Entry {
+    const IS_SLOW: u32 = 1 << 31;
 
-fn entry(tag: u32, time: u32) -> u64 {
-    u64::from(tag) << 32 | u64::from(time)
+    fn of(slot: u64) -> Self {
+        let tag = (slot >> 32) as u32;
+        let low = u32::try_from(slot & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        Self { tag, is_slow: low & Self::IS_SLOW != 0, time: low & !Self::IS_SLOW }
+    }
+
+    fn number(self) -> u64 {
+        let is_slow = if self.is_slow { Self::IS_SLOW } else { 0 };
+        u64::from(self.tag) << 32 | u64::from(is_slow | self.time)
+    }
+
+    /// Returns the entry with another time.
+    fn after(self, time: u32) -> Self {
+        let is_slow = time > SLOW || self.is_slow && time > FAST;
+        Self { is_slow, time: time.min(!Self::IS_SLOW), ..self }
+    }
 }
 
 /// Returns the new time of a target, from its time so far and the time of this run.
@@ -151,16 +184,15 @@ impl<F> RecordedRun<F> {
             run,
             used: Duration::ZERO,
             is_recorded: false,
-            was_long: false,
+            last: Step::default(),
             ticks: ticks.clone(),
             target,
             targets: Arc::clone(targets),
         }
     }
 
-    /// Returns whether the last poll was a long step.
-    pub(super) fn was_long(&self) -> bool {
-        self.was_long
+    pub(super) fn last_step(&self) -> Step {
+        self.last
     }
 
     fn add(&self, run: Run) {
@@ -187,9 +219,9 @@ impl<F: Future + Unpin> Future for RecordedRun<F> {
         let output = Pin::new(&mut self.run).poll(context);
         let passed = start.elapsed();
         // The processor clock need not be read again for a short time.
-        let is_short = passed.as_micros() <= MAX_SHORT.into();
+        let is_short = passed.as_micros() <= FAST.into();
         let used = if is_short { passed } else { cpu_time().saturating_sub(cpu_start) };
-        self.was_long = long_steps::is_long(used, self.ticks.count() - ticks);
+        self.last = Step { used, is_long: long_steps::is_long(used, self.ticks.count() - ticks) };
         self.used += used;
         if output.is_ready() {
             self.is_recorded = true;
@@ -216,17 +248,17 @@ impl<F> Drop for RecordedRun<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FOLLOWING, RecordedRun, Run, SLOTS, SlowTargets, Target, Ticks, cpu_time};
+    use super::{Entry, FOLLOWING, RecordedRun, Run, SLOTS, SlowTargets, Target, Ticks, cpu_time};
     use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    const FAST: Duration = Duration::from_micros(20);
-    const SLOW: Duration = Duration::from_millis(5);
+    const SHORT: Duration = Duration::from_micros(20);
+    const LONG: Duration = Duration::from_millis(5);
 
     fn spin() {
         let start = cpu_time();
-        while cpu_time().saturating_sub(start) < SLOW {}
+        while cpu_time().saturating_sub(start) < LONG {}
     }
 
     fn target(number: u64) -> Target {
@@ -239,8 +271,8 @@ mod tests {
         let targets = SlowTargets::new();
         let fast = target(2);
         let slow = target(4);
-        targets.record(fast, FAST, Run::Completed);
-        targets.record(slow, SLOW, Run::Completed);
+        targets.record(fast, SHORT, Run::Completed);
+        targets.record(slow, LONG, Run::Completed);
         for _ in 0..2 * FOLLOWING {
             assert!(targets.is_slow(slow));
             assert!(!targets.is_slow(fast));
@@ -250,18 +282,38 @@ mod tests {
     #[test]
     fn a_target_that_is_fast_again_starts_inline_again() {
         let targets = SlowTargets::new();
-        targets.record(target(2), SLOW, Run::Completed);
+        targets.record(target(2), LONG, Run::Completed);
         for _ in 0..32 {
-            targets.record(target(2), FAST, Run::Completed);
+            targets.record(target(2), SHORT, Run::Completed);
         }
         assert!(!targets.is_slow(target(2)));
+    }
+
+    /// The runs of `/state` with 700 workers take about 300 µs.
+    #[test]
+    fn a_target_whose_time_varies_does_not_start_here_and_there_in_turn() {
+        let targets = SlowTargets::new();
+        let starts = |micros: [u64; 2]| {
+            let runs = micros.into_iter().cycle().take(200);
+            let starts = runs.map(|time| {
+                targets.record(target(2), Duration::from_micros(time), Run::Completed);
+                targets.is_slow(target(2))
+            });
+            starts.collect::<Vec<_>>()
+        };
+        assert!(starts([250, 350]).iter().all(|is_slow| !is_slow));
+        // After a time that is certainly slow, it stays so until it is certainly fast.
+        targets.record(target(2), LONG, Run::Completed);
+        assert!(starts([350, 550]).iter().all(|is_slow| *is_slow));
+        assert!(!starts([200, 250]).last().unwrap());
+        assert!(starts([350, 550]).iter().all(|is_slow| !is_slow));
     }
 
     #[test]
     fn cancelled_runs_add_up() {
         let targets = SlowTargets::new();
-        for _ in 0..20 {
-            targets.record(target(2), FAST, Run::Unfinished);
+        for _ in 0..40 {
+            targets.record(target(2), SHORT, Run::Unfinished);
         }
         assert!(targets.is_slow(target(2)));
     }
@@ -271,10 +323,10 @@ mod tests {
         let targets = SlowTargets::new();
         let elsewhere = |from: u64| (from..from + 100).filter(|n| targets.is_slow(target(*n)));
         assert_eq!(elsewhere(100).count(), 0);
-        targets.record(target(2), SLOW, Run::Completed);
+        targets.record(target(2), LONG, Run::Completed);
         assert_eq!(elsewhere(100).count(), FOLLOWING as usize);
         assert_eq!(elsewhere(100).count(), 0);
-        targets.record(target(2), SLOW, Run::Completed);
+        targets.record(target(2), LONG, Run::Completed);
         assert_eq!(elsewhere(100).count(), 0, "it is known to be slow");
     }
 
@@ -282,16 +334,16 @@ mod tests {
     fn fast_targets_replace_a_slow_one_only_after_many_collisions() {
         let targets = SlowTargets::new();
         let colliding = |number: u64| Target(number << 33 | 2);
-        targets.record(target(2), SLOW, Run::Completed);
+        targets.record(target(2), LONG, Run::Completed);
         for number in 2..12 {
-            targets.record(colliding(number), FAST, Run::Completed);
+            targets.record(colliding(number), SHORT, Run::Completed);
         }
         assert!(targets.is_slow(target(2)));
         for number in 12..100 {
-            targets.record(colliding(number), FAST, Run::Completed);
+            targets.record(colliding(number), SHORT, Run::Completed);
         }
-        let (tag, _) = super::parts(targets.slots[2 % SLOTS].load(super::Relaxed));
-        assert_ne!(tag, target(2).tag());
+        let entry = Entry::of(targets.slots[2 % SLOTS].load(super::Relaxed));
+        assert_ne!(entry.tag, target(2).tag());
     }
 
     /// On a busy machine, threads of a lower priority are the last to run.
@@ -303,7 +355,7 @@ mod tests {
             Some(target(2)),
             &Ticks::default(),
             Box::pin(async {
-                std::thread::sleep(SLOW);
+                std::thread::sleep(LONG);
             }),
         ));
         assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
@@ -324,7 +376,7 @@ mod tests {
         let mut run = Box::pin(RecordedRun::new(&targets, None, &ticks, Box::pin(work)));
         for is_long in [true, false] {
             _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert_eq!(run.was_long(), is_long);
+            assert_eq!(run.last_step().is_long, is_long);
         }
     }
 
