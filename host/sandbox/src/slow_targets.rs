@@ -21,9 +21,9 @@ use super::request::GuestRequest;
 /// The processor time of a run, in microseconds, above which its target is slow.
 const SLOW: u32 = 600;
 
-/// The time below which a slow target is fast again. Were the two equal, the runs of a target
-/// that takes that time would start here and there in turn, and those elsewhere would wait for the
-/// others: threads of sockets have a higher priority.
+/// The time below which a slow target is fast again. If the two were equal, the runs of a target
+/// that takes this time would start on both kinds of threads in turn, and the ones on the lower
+/// priority would wait for the others.
 const FAST: u32 = 300;
 
 /// The number of runs of targets without an entry that start on other threads after a

@@ -820,7 +820,7 @@ async fn each_limit_refuses_the_client_that_exceeds_it() {
         let wait = [("if-none-match", &*etag), WAIT];
         let refused = other.request_with("GET", "/state", &wait).await;
         refused.check_error(503, "Overloaded", msg);
-        // Those of a client or of a mount are no limits for others.
+        // The limits of a client or of a mount do not limit others.
         let status = async |mut client: Client, path| {
             client.begin("GET", path, &accept).await.unwrap().status().as_u16()
         };

@@ -38,7 +38,7 @@ pub(super) struct Body {
     patches: Mutex<HashMap<u64, Patch>>,
     /// The texts of versions before this one, the newest last, from which patches can be made.
     before: Vec<(u64, Bytes)>,
-    /// The memory of the version; none if there was no room for it.
+    /// The memory of the version; none if the limit left no room.
     counted: Option<CountedBytes>,
 }
 
