@@ -112,34 +112,6 @@ async fn there_is_a_thread_for_each_core_that_the_process_may_use() {
     assert_eq!(workers(&serving, 1).await, 1);
 }
 
-/// A thread would look for requests only after all guests whose requests it has.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cached_response_waits_for_few_guests_only() {
-    const CLIENTS: usize = 48;
-    let module = component::that_takes_on_slow(100_000);
-    let server = TestServer::builder().component(&module).workers(1).start().await;
-    let mut clients = JoinSet::new();
-    for number in 0..CLIENTS {
-        let mut client = server.connect().await;
-        clients.spawn(async move {
-            for turn in 0.. {
-                assert_eq!(client.get(&format!("/slow/{number}/{turn}")).await.status, 204);
-            }
-        });
-    }
-    let runs = || server.registry.at("/").unwrap().status().module().unwrap().runs;
-    until("all clients have responses", || runs() > 20 * CLIENTS as u64).await;
-    let mut client = server.connect().await;
-    let mut least = u64::MAX;
-    for _ in 0..100 {
-        let before = runs();
-        assert_eq!(client.get("/").await.status, 204);
-        least = least.min(runs() - before);
-    }
-    clients.shutdown().await;
-    assert!(least <= CLIENTS as u64 / 4, "{least} guests ran before each cached response");
-}
-
 /// A slow guest moves to a thread of a lower priority, and gets a part of the core there.
 #[cfg(target_os = "linux")]
 #[tokio::test]
