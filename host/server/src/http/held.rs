@@ -13,6 +13,13 @@ use super::send_budget::Reservation;
 pub(super) struct Held {
     sending: Sending,
     _body: Option<Reservation>,
+    /// Boxed, because most responses have none, and it would enlarge the bodies of all.
+    others: Option<Box<Others>>,
+}
+
+/// The parts that responses of HTTP/2 and events have.
+#[derive(Debug, Default)]
+struct Others {
     /// The memory of the request, for HTTP/2 only.
     _request: Option<RequestMemory>,
     /// Tells a receiver that the client has the response.
@@ -25,12 +32,14 @@ impl Held {
         body: Option<Reservation>,
         request: Option<RequestMemory>,
     ) -> Self {
-        Self { sending, _body: body, _request: request, _taken: None }
+        let others = request.map(|request| Others { _request: Some(request), _taken: None });
+        Self { sending, _body: body, others: others.map(Box::new) }
     }
 
     /// Drops the sender as soon as the client has the response.
     pub(super) fn signalling(self, taken: oneshot::Sender<()>) -> Self {
-        Self { _taken: Some(taken), ..self }
+        let others = self.others.unwrap_or_default();
+        Self { others: Some(Box::new(Others { _taken: Some(taken), ..*others })), ..self }
     }
 
     /// Returns the response as its connection counts it.

@@ -46,6 +46,9 @@ pub(super) struct Part {
     taken: usize,
 }
 
+// hyper keeps room for four of them in each connection.
+const _: () = assert!(size_of::<Part>() <= 112);
+
 /// The accounting of a response: most have one holder, and need no allocation for it.
 enum Counted {
     Alone(Held),
