@@ -50,9 +50,14 @@ impl Admission {
         Arc::clone(&self.background).acquire_owned().await.map_err(|_| Overloaded)
     }
 
+    /// Returns a permit to run if there is one, and no request waits for it.
+    pub(crate) fn try_admit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.running).try_acquire_owned().ok()
+    }
+
     /// Waits for a permit to run, which is released when it is dropped.
     pub(crate) async fn admit(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
-        if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
+        if let Some(permit) = self.try_admit() {
             return Ok(permit);
         }
         let _waiting = self.waiting.try_acquire().map_err(|_| Overloaded)?;

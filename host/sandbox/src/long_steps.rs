@@ -62,13 +62,23 @@ impl Default for LongSteps {
 }
 
 impl LongSteps {
+    /// Returns whether a run may start on the thread of its socket now.
+    pub(super) fn is_open(&self) -> bool {
+        let is_closed = self.is_on_trial() && self.0.is_occupied.load(Relaxed);
+        !is_closed && !self.has_penalty()
+    }
+
+    fn is_on_trial(&self) -> bool {
+        self.0.completed.load(Relaxed) < TRIAL_RUNS
+    }
+
     /// Returns a permit for a run on the thread of its socket, or `None` if the run must
     /// start elsewhere.
     pub(super) fn acquire(&self) -> Option<SocketThreadPermit<'_>> {
         if self.has_penalty() {
             return None;
         }
-        let is_trial = self.0.completed.load(Relaxed) < TRIAL_RUNS;
+        let is_trial = self.is_on_trial();
         if is_trial && self.0.is_occupied.swap(true, Relaxed) {
             return None;
         }

@@ -47,6 +47,7 @@ pub struct RunPermit {
     module: Module,
     /// The run has its thread to itself, and no client waits for it.
     is_background: bool,
+    turn: Option<SocketTurn>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -57,7 +58,33 @@ impl RunPermit {
             module.stats().overloaded();
             return Err(CallError::Overloaded);
         };
-        Ok(Self { module: module.clone(), is_background: false, _permit: permit })
+        Ok(Self::new(module, permit))
+    }
+
+    /// Waits for the turn of a guest on this thread, and for a permit. The turn comes first, so
+    /// that requests that wait for it have no permits, which are fewer.
+    ///
+    /// Must not be called by the holder of another such permit on the same thread.
+    pub async fn acquire_in_turn(module: &Module) -> Result<Self, CallError> {
+        let turn = if module.long_steps().is_open() {
+            let Ok(turn) = SocketTurn::take(module.limits().queue_wait).await else {
+                module.stats().overloaded();
+                return Err(CallError::Overloaded);
+            };
+            Some(turn)
+        } else {
+            None
+        };
+        if let Some(permit) = module.engine().admission.try_admit() {
+            return Ok(Self { turn, ..Self::new(module, permit) });
+        }
+        // Guests that need the turn may have the permits.
+        drop(turn);
+        Self::acquire(module).await
+    }
+
+    fn new(module: &Module, permit: OwnedSemaphorePermit) -> Self {
+        Self { module: module.clone(), is_background: false, turn: None, _permit: permit }
     }
 
     /// Waits for the permit that is reserved for background runs, such as preflights:
@@ -66,7 +93,7 @@ impl RunPermit {
     pub async fn acquire_background(module: &Module) -> Result<Self, CallError> {
         let permit = module.engine().admission.admit_background().await;
         let permit = permit.map_err(|_| CallError::Overloaded)?;
-        Ok(Self { module: module.clone(), is_background: true, _permit: permit })
+        Ok(Self { is_background: true, ..Self::new(module, permit) })
     }
 
     /// Runs the module on a fresh instance and this snapshot. Logs go to the current
@@ -100,7 +127,7 @@ impl RunPermit {
     }
 
     async fn run<T: Send + 'static>(
-        self,
+        mut self,
         module: &Module,
         request: Arc<GuestRequest>,
         snapshot: Arc<Snapshot>,
@@ -118,6 +145,8 @@ impl RunPermit {
         let is_verified = module.engine().verifier.is_due();
         // The guest may continue on another thread, which does not have this span.
         let span = Span::current();
+        // Dropped after the guest.
+        let mut turn = self.turn.take();
         let guest = self.execute_on_fresh_instance(
             request,
             snapshot,
@@ -138,32 +167,37 @@ impl RunPermit {
         let starts_elsewhere = is_verified
             || creates_slowly
             || target.is_some_and(|target| targets.is_slow(target))
-            || slow_guests.is_full();
-        let turn = if starts_elsewhere { None } else { Some(SocketTurn::take().await) };
-        let permit = turn.and_then(|turn| Some((turn, module.long_steps().acquire()?)));
-        let start = if let Some((mut turn, permit)) = permit {
-            for _ in 0..SOCKET_STEPS {
+            || slow_guests.is_full()
+            || !module.long_steps().is_open();
+        if starts_elsewhere {
+            turn = None;
+        } else if turn.is_none() {
+            turn = SocketTurn::take(limits.queue_wait).await.ok();
+        }
+        let permit = turn.as_ref().and_then(|_| module.long_steps().acquire());
+        let start = if let (Some(turn), Some(permit)) = (&mut turn, permit) {
+            for step in 1..=SOCKET_STEPS {
                 let polled = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
-                let step = guest.last_step();
-                turn.count(step.used);
-                if step.is_long {
+                let last = guest.last_step();
+                turn.count(last.used);
+                if last.is_long {
                     permit.long_step();
                 }
                 if let Poll::Ready(response) = polled {
                     permit.completed();
                     return response;
                 }
-                turn.pause().await;
-                if permit.is_over() {
+                if step == SOCKET_STEPS || permit.is_over() {
                     break;
                 }
+                turn.pause().await;
             }
-            drop((turn, permit));
             guest.record();
             Start::OnSocketThread
         } else {
             Start::InPool
         };
+        drop(turn);
         time.leave_sockets();
         let end = async {
             let error = time.end(limits.queue_wait).await;

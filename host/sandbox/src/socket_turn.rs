@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
+use tokio::time::timeout;
 
+use super::admission::Overloaded;
 use super::epoch_ticker::TICK;
 
 thread_local! {
@@ -28,14 +30,21 @@ pub(super) struct SocketTurn {
 }
 
 impl SocketTurn {
-    /// Waits for the turn of a guest on this thread.
-    pub(super) async fn take() -> Self {
-        let permit = TURN.with(Arc::clone).acquire_owned().await.ok();
+    /// Waits for the turn of a guest on this thread, for a time at most.
+    pub(super) async fn take(wait: Duration) -> Result<Self, Overloaded> {
+        let turns = TURN.with(Arc::clone);
+        let permit = if let Ok(permit) = Arc::clone(&turns).try_acquire_owned() {
+            Some(permit)
+        } else {
+            // Boxed, because it would enlarge the future of every request.
+            let turn = Box::pin(timeout(wait, turns.acquire_owned())).await;
+            turn.map_err(|_| Overloaded)?.ok()
+        };
         let mut turn = Self { used: Duration::ZERO, _permit: permit };
         if USED.get() >= TICK {
             turn.pause().await;
         }
-        turn
+        Ok(turn)
     }
 
     /// Counts the processor time of a step.
@@ -45,7 +54,8 @@ impl SocketTurn {
 
     /// Lets the thread serve its sockets.
     pub(super) async fn pause(&mut self) {
-        // The runtime wakes a task that yields after it has looked for events of the system.
+        // The runtime of one thread wakes a task that yields after it has looked for events of the
+        // system.
         yield_now().await;
         self.used = Duration::ZERO;
         USED.set(Duration::ZERO);
@@ -60,7 +70,7 @@ impl Drop for SocketTurn {
 
 #[cfg(test)]
 mod tests {
-    use super::{SocketTurn, TICK};
+    use super::{Duration, Overloaded, SocketTurn, TICK};
     use std::cell::RefCell;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -75,7 +85,7 @@ mod tests {
         for _ in 0..COUNT {
             let guests = Arc::clone(&guests);
             tokio::spawn(async move {
-                let mut turn = SocketTurn::take().await;
+                let mut turn = SocketTurn::take(Duration::MAX).await.unwrap();
                 turn.count(TICK);
                 guests.fetch_add(1, Relaxed);
             });
@@ -95,12 +105,19 @@ mod tests {
     async fn guests_have_turns_in_their_order_also_if_they_pause() {
         let order = RefCell::new(Vec::new());
         let guest = async |number: u32| {
-            let mut turn = SocketTurn::take().await;
+            let mut turn = SocketTurn::take(Duration::MAX).await.unwrap();
             turn.pause().await;
             yield_now().await;
             order.borrow_mut().push(number);
         };
         tokio::join!(guest(1), guest(2), guest(3));
         assert_eq!(order.into_inner(), [1, 2, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_waits_for_a_bounded_time() {
+        let _turn = SocketTurn::take(Duration::MAX).await.unwrap();
+        let waited = SocketTurn::take(Duration::from_secs(1)).await;
+        assert_eq!(waited.map(drop), Err(Overloaded));
     }
 }

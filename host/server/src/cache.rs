@@ -315,7 +315,7 @@ async fn execute(
     permits: &CompressionPermits,
     tap: &Tap,
 ) -> ResponseResult {
-    let permit = RunPermit::acquire(module).await?;
+    let permit = RunPermit::acquire_in_turn(module).await?;
     let snapshot = state.snapshot();
     let generation = snapshot.generation();
     let observed = tap.begin(module, &request, &snapshot);

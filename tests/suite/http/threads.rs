@@ -5,13 +5,16 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use relayer_rest_host::HttpLimits;
 use relayer_rest_host::state::RelayerState;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::namespace::{OWN_MOUNTS, has_own_mounts};
 use relayer_rest_tests::program::{Program, Serving};
-use relayer_rest_tests::server::{TestServer, any_dialect, label};
+use relayer_rest_tests::server::{TestServer, any_dialect, label, patient};
 use relayer_rest_tests::wait::{until, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// The number of connections: several for each thread, on most machines.
@@ -110,6 +113,32 @@ async fn there_is_a_thread_for_each_core_that_the_process_may_use() {
     assert_eq!(workers(&serving, cores).await, cores);
     let serving = Program::server().after(ONE_CORE).start().await;
     assert_eq!(workers(&serving, 1).await, 1);
+}
+
+/// Requests that wait for a turn on their thread have no permits to run, which are fewer.
+#[tokio::test]
+async fn more_short_misses_than_permits_get_responses() {
+    let module = component::that_takes_on_slow(100_000);
+    let server = TestServer::builder().component(&module).limits(&patient()).workers(1);
+    let server = server.http(HttpLimits { connections_per_peer: 2_000, ..HttpLimits::default() });
+    let server = server.start().await;
+    let mut clients = Vec::new();
+    let permits = patient().concurrency + patient().queue;
+    for number in 0..2 * permits {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        // The last bytes of all come together.
+        let head = format!("GET /slow/{number} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        clients.push(stream);
+    }
+    for client in &mut clients {
+        client.write_all(b"\r\n").await.unwrap();
+    }
+    for client in &mut clients {
+        let mut response = String::new();
+        within("a response", client.read_to_string(&mut response)).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 204 "), "{response}");
+    }
 }
 
 /// A slow guest moves to a thread of a lower priority, and gets a part of the core there.
