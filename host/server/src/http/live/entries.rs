@@ -460,7 +460,11 @@ impl Entries {
         let number = self.next_version;
         self.next_version += 1;
         let mut is_without_memory = false;
-        let body = if let Some(counted) = self.tally.count(bytes, limit) {
+        // They are for clients that leave the entry, which is not evaluated again.
+        let is_last = matches!(content, Content::Moved | Content::Ended(_));
+        let body = if is_last {
+            Body::new(number, content, Vec::new(), None)
+        } else if let Some(counted) = self.tally.count(bytes, limit) {
             Body::new(number, content, history, Some(counted))
         } else if let Some(counted) = self.tally.count(own, limit) {
             // The versions before it are the first to go.
@@ -616,6 +620,25 @@ mod tests {
     use relayer_rest_state::{ChainConfig, ChainKind};
     use std::sync::Arc;
     use std::time::Duration;
+
+    /// Otherwise, they would wait for ever.
+    #[tokio::test]
+    async fn clients_learn_of_the_end_also_if_there_is_no_memory() {
+        let fixture = Fixture::new();
+        let request = Arc::new(request("/state"));
+        let answer = fixture.answer_to(&request).await;
+        let (limits, tally) = (LiveLimits::default(), LiveTally::default());
+        let snapshot = fixture.publisher.reader().snapshot();
+        let mut entries = Entries::new(limits.clone(), tally.clone(), snapshot);
+        let client = Client::new(&request, Peer::SEVERAL);
+        let added = entries.add(&client, &request, answer, &fixture.registry);
+        let added = added.unwrap_or_else(|_| panic!("there is room"));
+        let limit = limits.memory.as_u64();
+        let left = usize::try_from(limit - tally.status().bytes).unwrap();
+        let _all = tally.count(left, limit).unwrap();
+        entries.end(Duration::from_secs(1));
+        assert!(matches!(added.versions.peek().content(), Content::Ended(_)));
+    }
 
     /// An absent chain is compared by its absence, and not by a generation.
     #[tokio::test]
