@@ -488,6 +488,33 @@ async fn runs_for_responses_of_their_own_are_within_the_budget() {
     assert!(start.elapsed() >= Duration::from_millis(1_400), "{:?}", start.elapsed());
 }
 
+/// They would get neither the end nor their response before the server ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_ends_waits_for_the_budget() {
+    const COUNT: usize = 40;
+    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    let live = LiveLimits { runs_per_second: 1, ..LiveLimits::default() };
+    let same = component::of_response(200, text, b"same");
+    let server = TestServer::builder().component(&same).live(live).grace(Duration::from_secs(24));
+    let server = server.start().await;
+    let mut streams = Vec::new();
+    for number in 0..COUNT {
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, &format!("/a?{number}"), &[]).await;
+        assert_eq!(events.next().await.unwrap().data, "same");
+        streams.push((client, events));
+    }
+    assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
+    until("clients look for responses of their own", || server.live.status().runs > 0).await;
+    let stopped = server.stop();
+    for (_, events) in &mut streams {
+        while events.next().await.is_some() {}
+        assert!(events.retry.is_some(), "a client was not told to connect again");
+    }
+    drop(streams);
+    within("the end of the server", stopped).await.unwrap();
+}
+
 /// Memory that is free again is used without another change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_response_without_memory_is_sent_when_there_is_some() {

@@ -10,7 +10,7 @@ use super::client::Client;
 use super::content::Content;
 use super::entries::{Added, EntryId, NotAdded};
 use super::key::Key;
-use super::resolve::{self, Answer};
+use super::resolve::{self, Answer, Missed};
 use super::version::{Body, Version};
 use super::{Refusal, Shared};
 
@@ -113,7 +113,7 @@ impl Shared {
         for _ in 0..MAX_TRIES {
             let current = match answer.take() {
                 Some(answer) => answer,
-                None => match self.resolve(client, &request).await {
+                None => match self.resolve(client, &request).await? {
                     Resolved::Answer(answer) => answer,
                     Resolved::Failure(added) => return Ok(added),
                 },
@@ -129,18 +129,25 @@ impl Shared {
 
     /// Returns the answer to a request: the cached one, or by a run as soon as the budget has
     /// one. If the module fails for equal requests, the client joins them.
-    async fn resolve(&self, client: &Client, request: &Arc<GuestRequest>) -> Resolved {
+    async fn resolve(
+        &self,
+        client: &Client,
+        request: &Arc<GuestRequest>,
+    ) -> Result<Resolved, Refusal> {
+        if let Ok(resolved) = self.known(client, request) {
+            return Ok(resolved);
+        }
         // Clients take turns: if all waited for the budget, each run would wake all of them.
         let turn = self.turn.lock().await;
         let missed = loop {
-            let missed = match resolve::find(&self.registry, &self.state, request) {
-                Ok(answer) => return Resolved::Answer(answer),
+            let missed = match self.known(client, request) {
+                Ok(resolved) => return Ok(resolved),
                 Err(missed) => missed,
             };
             let taken = {
                 let mut entries = self.entries();
-                if let Some(added) = entries.join_failure(client, request, &self.registry) {
-                    return Resolved::Failure(added);
+                if entries.has_ended() {
+                    return Err(Refusal::Ending);
                 }
                 entries.take_run(Instant::now())
             };
@@ -152,7 +159,17 @@ impl Shared {
         drop(turn);
         let answer = missed.run(&self.state).await;
         self.entries().ran();
-        Resolved::Answer(answer)
+        Ok(Resolved::Answer(answer))
+    }
+
+    /// Returns the answer to a request, or the entry of its failures, if no run is needed.
+    fn known(&self, client: &Client, request: &Arc<GuestRequest>) -> Result<Resolved, Missed> {
+        let missed = match resolve::find(&self.registry, &self.state, request) {
+            Ok(answer) => return Ok(Resolved::Answer(answer)),
+            Err(missed) => missed,
+        };
+        let joined = self.entries().join_failure(client, request, &self.registry);
+        joined.map(Resolved::Failure).ok_or(missed)
     }
 
     fn add(
