@@ -34,6 +34,26 @@ fn remove_chain(publisher: &StatePublisher) {
     publisher.remove_chain(&first);
 }
 
+/// Returns a module whose response is a text that does not depend on the request.
+fn same() -> Vec<u8> {
+    component::of_response(200, &[("content-type", b"text/plain")], b"same")
+}
+
+/// Opens streams of that module for these queries.
+async fn streams_of_same(
+    server: &TestServer,
+    queries: impl IntoIterator<Item = usize>,
+) -> Vec<(Client, Events)> {
+    let mut streams = Vec::new();
+    for query in queries {
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, &format!("/a?{query}"), &[]).await;
+        assert_eq!(events.next().await.unwrap().data, "same");
+        streams.push((client, events));
+    }
+    streams
+}
+
 async fn waiters(server: &TestServer, count: u64) {
     until("clients wait", || server.live.status().waiters == count).await;
 }
@@ -469,17 +489,9 @@ async fn a_full_budget_of_runs_delays_responses_in_their_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_for_responses_of_their_own_are_within_the_budget() {
     const COUNT: usize = 6;
-    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
     let live = LiveLimits { runs_per_second: 2, ..LiveLimits::default() };
-    let same = component::of_response(200, text, b"same");
-    let server = TestServer::builder().component(&same).live(live).start().await;
-    let mut streams = Vec::new();
-    for number in 0..COUNT {
-        let mut client = server.connect().await;
-        let mut events = Events::open(&mut client, &format!("/a?{number}"), &[]).await;
-        assert_eq!(events.next().await.unwrap().data, "same");
-        streams.push((client, events));
-    }
+    let server = TestServer::builder().component(&same()).live(live).start().await;
+    let mut streams = streams_of_same(&server, 0..COUNT).await;
     assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
     let start = Instant::now();
     for (number, (_, events)) in streams.iter_mut().enumerate() {
@@ -488,22 +500,14 @@ async fn runs_for_responses_of_their_own_are_within_the_budget() {
     assert!(start.elapsed() >= Duration::from_millis(1_400), "{:?}", start.elapsed());
 }
 
-/// They would get neither the end nor their response before the server ends.
+/// Clients that wait for a run of their own would not get one before the server ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_ends_waits_for_the_budget() {
     const COUNT: usize = 40;
-    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
     let live = LiveLimits { runs_per_second: 1, ..LiveLimits::default() };
-    let same = component::of_response(200, text, b"same");
-    let server = TestServer::builder().component(&same).live(live).grace(Duration::from_secs(24));
+    let server = TestServer::builder().component(&same()).live(live).grace(Duration::from_secs(24));
     let server = server.start().await;
-    let mut streams = Vec::new();
-    for number in 0..COUNT {
-        let mut client = server.connect().await;
-        let mut events = Events::open(&mut client, &format!("/a?{number}"), &[]).await;
-        assert_eq!(events.next().await.unwrap().data, "same");
-        streams.push((client, events));
-    }
+    let mut streams = streams_of_same(&server, 0..COUNT).await;
     assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
     until("clients look for responses of their own", || server.live.status().runs > 0).await;
     let stopped = server.stop();
@@ -664,16 +668,8 @@ async fn patches_are_between_texts_only() {
 /// The requests of an entry may read other headers after a swap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_get_responses_of_their_own_when_a_module_begins_to_tell_them_apart() {
-    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
-    let same = component::of_response(200, text, b"same");
-    let server = TestServer::builder().component(&same).start().await;
-    let mut streams = Vec::new();
-    for query in ["/a?1", "/a?2", "/a?3"] {
-        let mut client = server.connect().await;
-        let mut events = Events::open(&mut client, query, &[]).await;
-        assert_eq!(events.next().await.unwrap().data, "same");
-        streams.push((client, events));
-    }
+    let server = TestServer::builder().component(&same()).start().await;
+    let mut streams = streams_of_same(&server, 1..=3).await;
     assert_eq!(server.live.status().entries, 1);
     assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
     for (number, (_, events)) in streams.iter_mut().enumerate() {
@@ -685,18 +681,10 @@ async fn clients_get_responses_of_their_own_when_a_module_begins_to_tell_them_ap
 /// Commands are executed for the request that recorded them, which the client sends again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_response_has_commands_is_asked_to_send_its_request_again() {
-    let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
-    let same = component::of_response(200, text, b"same");
     // The second client moves to a response of its own, the only one does not.
-    for queries in [&["/a?1", "/a?2"][..], &["/a?2"]] {
-        let server = TestServer::builder().component(&same).start().await;
-        let mut streams = Vec::new();
-        for query in queries {
-            let mut client = server.connect().await;
-            let mut events = Events::open(&mut client, query, &[]).await;
-            assert_eq!(events.next().await.unwrap().data, "same");
-            streams.push((client, events));
-        }
+    for queries in [1..=2, 2..=2] {
+        let server = TestServer::builder().component(&same()).start().await;
+        let mut streams = streams_of_same(&server, queries.clone()).await;
         let new = component::that_clears_packets_for_a_query();
         assert!(server.swap(new).await.is_accepted(), "{queries:?}");
         let (_, events) = streams.last_mut().unwrap();
