@@ -38,8 +38,8 @@ impl Held {
 
     /// Drops the sender as soon as the client has the response.
     pub(super) fn signalling(self, taken: oneshot::Sender<()>) -> Self {
-        let others = self.others.unwrap_or_default();
-        Self { others: Some(Box::new(Others { _taken: Some(taken), ..*others })), ..self }
+        let others = self.others.map_or_else(Others::default, |others| *others);
+        Self { others: Some(Box::new(Others { _taken: Some(taken), ..others })), ..self }
     }
 
     /// Returns the response as its connection counts it.

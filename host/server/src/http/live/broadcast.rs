@@ -1,8 +1,8 @@
 //! The newest version of an entry, and the clients that wait for the next one.
 //!
 //! A thread that wakes a client of another thread interrupts that thread, and the evaluator has
-//! a lower priority than the threads that it wakes. So it wakes each thread once, which then wakes its
-//! own clients, in groups between which it serves other requests.
+//! a lower priority than the threads that it wakes. So it wakes each thread once, which then
+//! wakes its own clients, in groups between which it serves other requests.
 
 use std::sync::Arc;
 

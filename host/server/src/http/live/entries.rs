@@ -460,7 +460,7 @@ impl Entries {
         let number = self.next_version;
         self.next_version += 1;
         let mut is_without_memory = false;
-        // They are for clients that leave the entry, which is not evaluated again.
+        // These need no memory: clients leave the entry, which is not evaluated again.
         let is_last = matches!(content, Content::Moved | Content::Ended(_));
         let body = if is_last {
             Body::new(number, content, Vec::new(), None)
