@@ -38,9 +38,9 @@
 //! | `run_permit.rs` | runs one request: its permit, its instance and its time |
 //! | `call_error.rs` | the reasons that a run has no response |
 //! | `guest_time.rs` | the processor time of guests, and their turns |
+//! | `socket_turn.rs` | the turns of guests on the thread of a socket, which serves its sockets between them |
 //! | `slow_guest_pool.rs` | threads for guests that run for longer than a tick |
 //! | `slow_targets.rs` | the targets whose guests start on those threads |
-//! | `socket_turn.rs` | the turns of guests on the thread of a socket, which serves its sockets meanwhile |
 //! | `long_steps.rs` | the modules whose guests do, because they keep a thread for long |
 //! | `info.rs` | the part of a module that its instances need |
 //! | `store.rs` | the data of an instance's store |
