@@ -11,6 +11,7 @@
 pub(crate) mod background;
 mod compression;
 mod encoding;
+pub(crate) mod list;
 pub(crate) mod vary;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use compression::Compression;
 pub use compression::CompressionPermits;
-pub(crate) use compression::{is_text, may_encode};
+pub(crate) use compression::{BYTE_HEADERS, is_text, may_encode};
 pub use encoding::Encoding;
 pub(crate) use encoding::GZIP_LEVEL;
 use relayer_rest_sandbox::{GuestResponse, Module, ReadSet};

@@ -16,6 +16,7 @@
 //! | `broadcast.rs` | wakes the clients of an entry, each on its thread |
 //! | `version.rs` | a version of a response, which all waiters of an entry share |
 //! | `entries.rs` | the entries, by key and by the values that their responses read |
+//! | `due.rs` | the entries to evaluate, with a limit for each mount |
 //! | `evaluator.rs` | runs the modules of entries whose values changed, on a thread of its own |
 //! | `changes.rs` | notices publications, and activations of modules |
 //! | `run_budget.rs` | the limit of runs a second |
@@ -35,6 +36,7 @@ mod broadcast;
 mod changes;
 mod client;
 mod content;
+mod due;
 mod entries;
 mod evaluator;
 mod event;
@@ -54,12 +56,11 @@ mod version;
 mod waiter;
 mod work;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
-
 use relayer_rest_common::{priority, threads};
 use relayer_rest_state::StateReader;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::registry::Registry;
@@ -94,8 +95,15 @@ struct Shared {
 pub(super) enum Refusal {
     /// A limit of waiters, entries or memory is reached.
     Overloaded,
-    /// The server shuts down.
-    Ending,
+    /// The server shuts down: the waits end until this moment.
+    Ending(Instant),
+}
+
+/// Returns a random moment between now and this one: clients that end their waits at such ones do
+/// not connect to another server all at once.
+fn moment_until(end: Instant) -> Instant {
+    let now = Instant::now();
+    now + end.saturating_duration_since(now).mul_f64(fastrand::f64())
 }
 
 impl Live {
@@ -129,17 +137,16 @@ impl Live {
         Waiter::new(Arc::clone(&self.0), client, answer).await
     }
 
-    /// Ends all waits within this time. Each one ends at a random moment, so that the clients
-    /// do not connect to another server all at once.
-    pub(super) fn end(&self, within: Duration) {
-        self.0.entries().end(within);
+    /// Ends all waits until this moment, each one at a random moment before.
+    pub(super) fn end(&self, end: Instant) {
+        self.0.entries().end(end);
         self.0.due.notify_one();
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.0.entries().end(Duration::ZERO);
+        self.0.entries().end(Instant::now());
         self.0.due.notify_one();
     }
 }
@@ -175,6 +182,7 @@ mod tests {
     use hyper::HeaderMap;
     use std::sync::Arc;
     use std::time::Duration;
+    use tokio::time::Instant;
 
     /// The run of a module that fails on probation ends with a response of the module before, on the
     /// state at its start.
@@ -192,7 +200,7 @@ mod tests {
         let answer = Answer { mount, active, outcome: older, is_failure: false };
         let mut second = fixture.wait_after(HeaderMap::new(), answer).await.unwrap();
         for waiter in [&mut first, &mut second] {
-            let body = waiter.newest().await.content().text().unwrap().clone();
+            let body = waiter.newest().await.unwrap().content().text().unwrap().clone();
             assert_eq!(body, newer.plain().body);
         }
     }
@@ -201,7 +209,8 @@ mod tests {
     async fn no_client_begins_to_wait_after_the_end() {
         let fixture = Fixture::new();
         assert!(fixture.wait(HeaderMap::new()).await.is_ok());
-        fixture.live.end(Duration::from_hours(1));
-        assert_eq!(fixture.wait(HeaderMap::new()).await.err(), Some(Refusal::Ending));
+        let end = Instant::now() + Duration::from_hours(1);
+        fixture.live.end(end);
+        assert_eq!(fixture.wait(HeaderMap::new()).await.err(), Some(Refusal::Ending(end)));
     }
 }

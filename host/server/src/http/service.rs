@@ -129,7 +129,7 @@ impl Service {
         };
         // The response to a request with a body may be for this request only.
         let interest = match body(&request) {
-            None => Interest::of(&request),
+            None => Interest::take_from(&mut request),
             Some(_) => Interest::Now,
         };
         let target = target(mount, &request);
@@ -322,7 +322,9 @@ impl Service {
                             EventStream::new(waiter, patches, is_compressed, request.headers());
                         Outgoing::events(stream)
                     }
-                    Err(live::Refusal::Ending) => Outgoing::new(event_stream::ended(is_compressed)),
+                    Err(live::Refusal::Ending(_)) => {
+                        Outgoing::new(event_stream::ended(is_compressed))
+                    }
                     Err(live::Refusal::Overloaded) => {
                         let error = reply::host_error(&HostError::Overloaded, request);
                         return varying(error);
@@ -343,17 +345,12 @@ impl Service {
                     && has(request, response).await
                 {
                     let _waiting = admitted.take().map(Admitted::wait);
-                    match self.live.wait(client(), answer).await {
-                        Ok(waiter) => {
-                            let changed = long_poll(waiter, wait, request).await;
-                            outcome = changed.unwrap_or(outcome);
-                        }
-                        Err(live::Refusal::Ending) => {}
-                        Err(live::Refusal::Overloaded) => {
-                            let error = reply::host_error(&HostError::Overloaded, request);
-                            return varying(error);
-                        }
-                    }
+                    let changed = long_poll(&self.live, client(), answer, wait, request).await;
+                    let Ok(changed) = changed else {
+                        let error = reply::host_error(&HostError::Overloaded, request);
+                        return varying(error);
+                    };
+                    outcome = changed.unwrap_or(outcome);
                 }
                 let mut response = self.reply(&outcome, request).await;
                 long_poll::add_headers(response.headers_mut(), wait);

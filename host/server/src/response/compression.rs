@@ -13,13 +13,14 @@ use tokio::time::timeout;
 use super::Representation;
 use super::background;
 use super::encoding::Encoding;
+use super::list;
 use super::vary;
 
 /// Bodies of at most this size, in bytes, fit into a packet or two without compression.
 const MIN_SIZE: usize = 1024;
 
 /// Headers that describe the exact bytes of a body.
-const BYTE_HEADERS: [HeaderName; 5] = [
+pub(crate) const BYTE_HEADERS: [HeaderName; 5] = [
     CONTENT_ENCODING,
     CONTENT_RANGE,
     HeaderName::from_static("content-digest"),
@@ -173,18 +174,7 @@ pub(crate) fn is_text(headers: &HeaderMap) -> bool {
 
 /// Returns whether the body is text that is not compressed yet and may be transformed.
 pub(crate) fn may_encode(headers: &HeaderMap) -> bool {
-    let as_it_is = list(headers, CACHE_CONTROL.as_str())
-        .any(|directive| directive.eq_ignore_ascii_case("no-transform"));
+    let as_it_is = list::has(headers, CACHE_CONTROL, "no-transform");
     let of_these_bytes = BYTE_HEADERS.iter().any(|name| headers.contains_key(name));
     is_text(headers) && !as_it_is && !of_these_bytes
-}
-
-/// Returns the members of a header that is a list.
-fn list<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
-    headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
 }

@@ -3,6 +3,8 @@
 use http::header::VARY;
 use http::{HeaderMap, HeaderValue};
 
+use super::list;
+
 /// The headers by which a client of a GET gets the current response, the next one that differs,
 /// or a stream.
 pub(crate) const INTEREST: [&str; 2] = ["accept", "prefer"];
@@ -11,7 +13,7 @@ pub(crate) const INTEREST: [&str; 2] = ["accept", "prefer"];
 /// Nothing is added to `*`.
 pub(crate) fn add(headers: &mut HeaderMap, names: &[&str]) {
     let mut all: Vec<&str> = Vec::new();
-    for name in list(headers).chain(names.iter().copied()) {
+    for name in list::members(headers, VARY).chain(names.iter().copied()) {
         if !name.is_empty() && !all.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             all.push(name);
         }
@@ -20,12 +22,6 @@ pub(crate) fn add(headers: &mut HeaderMap, names: &[&str]) {
     if let Ok(value) = HeaderValue::try_from(text) {
         headers.insert(VARY, value);
     }
-}
-
-/// Returns the members of `vary`.
-fn list(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(VARY).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 #[cfg(test)]

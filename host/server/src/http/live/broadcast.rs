@@ -99,11 +99,6 @@ impl Broadcast {
 }
 
 impl Subscriber {
-    /// Returns the newest version, which does not count as returned.
-    pub(super) fn peek(&self) -> Arc<Version> {
-        Arc::clone(&self.newest.load().version)
-    }
-
     /// Returns the newest version, whether it was returned before or not.
     pub(super) fn newest(&mut self) -> Arc<Version> {
         let newest = self.newest.load();

@@ -1,10 +1,10 @@
 //! The content of a version.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{CONTENT_ENCODING, ETAG};
+use tokio::time::Instant;
 
 use super::key::Key;
 use crate::cache::RecordedResponse;
@@ -22,8 +22,8 @@ pub(in crate::http) enum Content {
     Failure(Arc<hyper::Response<Bytes>>, Key),
     /// The requests of the entry have different responses now: each waiter looks for its own.
     Moved,
-    /// Nothing follows; the waits end within this time.
-    Ended(Duration),
+    /// Nothing follows: the waits end until this moment.
+    Ended(Instant),
 }
 
 impl Content {

@@ -1,6 +1,6 @@
 //! The entries, by key and by the values that their responses read.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::Refusal;
 use super::broadcast::{Broadcast, Subscriber};
 use super::client::Client;
 use super::content::Content;
+use super::due::DueEntries;
 use super::key::Key;
 use super::limits::LiveLimits;
 use super::resolve::Answer;
@@ -39,8 +40,7 @@ pub(super) struct Entries {
     by_id: HashMap<EntryId, Entry>,
     /// The entries whose responses were derived from a value.
     readers: HashMap<StateValue, HashSet<EntryId>>,
-    /// The entries to evaluate, by the time from which they may be.
-    due: BTreeSet<(Instant, EntryId)>,
+    due: DueEntries,
     budget: RunBudget,
     by_peer: HashMap<Peer, u32>,
     by_mount: HashMap<MountPath, u32>,
@@ -50,7 +50,8 @@ pub(super) struct Entries {
     next_version: u64,
     /// The snapshot up to which changes were noticed.
     seen: Arc<Snapshot>,
-    ending: Option<Duration>,
+    /// The moment until which all waits end, if they do.
+    ending: Option<Instant>,
 }
 
 /// A response that clients wait for.
@@ -69,6 +70,8 @@ struct Entry {
     /// The time of the start of the last run.
     last_run: Option<Instant>,
     backoff: Backoff,
+    /// The memory of its request, and of the parts of that in the key.
+    _counted: CountedBytes,
 }
 
 /// Whether the response of an entry must be evaluated.
@@ -77,10 +80,17 @@ enum Evaluation {
     /// The response is current.
     Current,
     Due(Instant),
-    /// It is being evaluated; `is_outdated` if values have changed since.
-    Running {
-        is_outdated: bool,
-    },
+    /// It is being evaluated since this time.
+    Running(Run),
+}
+
+/// An evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    /// Whether values have changed since it began.
+    is_outdated: bool,
+    /// The newest generation of the responses before it.
+    newest: Option<Generation>,
 }
 
 /// A waiter that was added to an entry.
@@ -100,7 +110,8 @@ pub(super) enum NotAdded {
 
 /// An entry to evaluate.
 pub(super) struct Task {
-    pub(super) id: EntryId,
+    id: EntryId,
+    mount: MountPath,
     pub(super) request: Arc<GuestRequest>,
 }
 
@@ -113,7 +124,7 @@ impl Entries {
             by_key: HashMap::new(),
             by_id: HashMap::new(),
             readers: HashMap::new(),
-            due: BTreeSet::new(),
+            due: DueEntries::default(),
             budget,
             by_peer: HashMap::new(),
             by_mount: HashMap::new(),
@@ -134,15 +145,15 @@ impl Entries {
         answer: Answer,
         registry: &Registry,
     ) -> Result<Added, NotAdded> {
-        if self.ending.is_some() {
-            return Err(NotAdded::Refused(Refusal::Ending));
+        if let Some(end) = self.ending {
+            return Err(NotAdded::Refused(Refusal::Ending(end)));
         }
         if !answer.is_current(registry, request.target.path()) {
             return Err(NotAdded::Outdated);
         }
         if answer.has_commands() {
             // Only a request of its own executes them.
-            return Err(NotAdded::Refused(Refusal::Ending));
+            return Err(NotAdded::Refused(Refusal::Ending(Instant::now())));
         }
         let key = Key::new(request, &answer);
         let mount = answer.mount.path().clone();
@@ -256,21 +267,21 @@ impl Entries {
         }
     }
 
-    /// Takes the entries that are due now, at most `count`.
-    pub(super) fn take_due(&mut self, now: Instant, count: usize) -> Vec<Task> {
+    /// Takes the entries that are due now and whose mounts may begin evaluations. Each task must
+    /// be completed.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Task> {
         let mut tasks = Vec::new();
-        while tasks.len() < count
-            && let Some((time, id)) = self.due.first().copied()
+        while let Some((time, id)) = self.due.first()
             && time <= now
+            && let Some(entry) = self.by_id.get_mut(&id)
+            && self.budget.take(now).is_ok()
         {
-            if self.take_run(now).is_err() {
-                break;
-            }
-            self.due.pop_first();
-            let Some(entry) = self.by_id.get_mut(&id) else { continue };
-            entry.evaluation = Evaluation::Running { is_outdated: false };
+            self.due.begin(&entry.mount, time, id);
+            entry.evaluation =
+                Evaluation::Running(Run { is_outdated: false, newest: entry.newest });
             entry.last_run = Some(now);
-            tasks.push(Task { id, request: Arc::clone(&entry.request) });
+            let mount = entry.mount.clone();
+            tasks.push(Task { id, mount, request: Arc::clone(&entry.request) });
         }
         tasks
     }
@@ -285,29 +296,39 @@ impl Entries {
         self.budget.take(now)
     }
 
-    /// Returns when the next entry is due, and the budget has a run for it.
+    /// Returns when the next entry can be taken: it is due, and the budget has a run for it.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        self.due.first().map(|(time, _)| self.budget.next(now).max(*time))
+        self.due.first().map(|(time, _)| self.budget.next(now).max(time))
     }
 
     /// Records the answer to a task, and whether the module was run for it.
     pub(super) fn complete(
         &mut self,
-        id: EntryId,
+        Task { id, mount, .. }: Task,
         answer: Answer,
         was_run: bool,
         registry: &Registry,
     ) {
+        self.due.end(&mount);
         if was_run {
             self.tally.ran();
+        } else {
+            self.budget.give_back();
         }
         let Some(entry) = self.by_id.get_mut(&id) else { return };
-        let Evaluation::Running { is_outdated } = entry.evaluation else { return };
+        let Evaluation::Running(run) = entry.evaluation else { return };
         entry.evaluation = Evaluation::Current;
         if !answer.is_current(registry, entry.path()) {
             return self.schedule(id, Duration::ZERO);
         }
         let is_error = answer.outcome.is_err();
+        // Its state is not known: clients have the newer response that another request got.
+        if is_error && run.newest < entry.newest {
+            if !entry.is_valid_for(&self.seen) {
+                self.schedule(id, Duration::ZERO);
+            }
+            return;
+        }
         let retry = if is_error { Some(entry.backoff.next_delay()) } else { None };
         if !is_error {
             entry.backoff = backoff();
@@ -317,30 +338,25 @@ impl Entries {
             self.tally.ran_without_change();
         }
         let is_valid = self.by_id.get(&id).is_some_and(|entry| entry.is_valid_for(&self.seen));
-        if !is_valid && (is_outdated || !is_error) {
+        if !is_valid && (run.is_outdated || !is_error) {
             self.schedule(id, Duration::ZERO);
         } else if let Some(retry) = retry {
             self.schedule(id, retry);
         }
     }
 
-    /// Ends all waits within this time.
-    pub(super) fn end(&mut self, within: Duration) {
-        self.ending.get_or_insert(within);
+    /// Ends all waits until this moment.
+    pub(super) fn end(&mut self, end: Instant) {
+        let end = *self.ending.get_or_insert(end);
         for id in self.by_id.keys().copied().collect::<Vec<_>>() {
             self.retire(id);
-            self.publish(id, Content::Ended(within));
+            self.publish(id, Content::Ended(end));
         }
     }
 
-    /// Returns the time in which all waits end, if they end.
-    pub(super) fn ending(&self) -> Option<Duration> {
+    /// Returns the moment until which all waits end, if they do.
+    pub(super) fn ending(&self) -> Option<Instant> {
         self.ending
-    }
-
-    /// Returns whether all waits were ended.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ending.is_some()
     }
 
     fn insert(
@@ -351,10 +367,10 @@ impl Entries {
         request_size: usize,
     ) -> Result<EntryId, NotAdded> {
         let content = content(&answer, request);
-        // The request, and its parts in the key.
-        let size = Body::max_size(&content) + 2 * request_size;
-        let counted = self.tally.count(size, self.limits.memory.as_u64());
-        let Some(counted) = counted else {
+        let limit = self.limits.memory.as_u64();
+        let of_request = self.tally.count(2 * request_size, limit);
+        let counted = self.tally.count(Body::max_size(&content), limit);
+        let (Some(of_request), Some(counted)) = (of_request, counted) else {
             self.tally.refused();
             return Err(NotAdded::Refused(Refusal::Overloaded));
         };
@@ -377,6 +393,7 @@ impl Entries {
             evaluation: Evaluation::Current,
             last_run: None,
             backoff: backoff(),
+            _counted: of_request,
         };
         let is_outdated = !entry.is_valid_for(&self.seen);
         self.by_key.insert(key, id);
@@ -412,6 +429,12 @@ impl Entries {
             }
             entry.newest = entry.newest.max(generation);
         }
+        if answer.mount.path() != &entry.mount {
+            // Its clients count for the mount before.
+            self.retire(id);
+            self.publish(id, Content::Moved);
+            return true;
+        }
         // An error of the host says nothing about the reads, and is the response to all requests.
         let key = (answer.outcome.is_ok() || answer.is_failure)
             .then(|| Key::new(&entry.request, &answer))
@@ -433,7 +456,7 @@ impl Entries {
         entry.answer = answer;
         if entry.answer.has_commands() {
             self.retire(id);
-            self.publish(id, Content::Ended(Duration::ZERO));
+            self.publish(id, Content::Ended(Instant::now()));
             return true;
         }
         self.index(id);
@@ -472,8 +495,12 @@ impl Entries {
         } else {
             // It is tried again when there may be memory.
             is_without_memory = true;
-            let error = Arc::new(HostError::Overloaded.response());
-            Body::new(number, Content::Error(error), Vec::new(), None)
+            let error = Content::Error(Arc::new(HostError::Overloaded.response()));
+            if error.is_same(&before.content) {
+                before
+            } else {
+                Body::new(number, error, Vec::new(), None)
+            }
         };
         self.tally.woke(entry.publish(body, &self.seen));
         if is_without_memory {
@@ -486,8 +513,8 @@ impl Entries {
         let Some(entry) = self.by_id.get_mut(&id) else { return };
         let values = match &entry.answer.outcome {
             Ok(response) => response.reads().state_values(),
-            // The reads of a failed run are not known.
-            Err(_) if entry.values.is_empty() => vec![StateValue::Any],
+            // The reads of a failed run are not known. An error of the host has none.
+            Err(_) if entry.answer.is_failure || entry.values.is_empty() => vec![StateValue::Any],
             Err(_) => return,
         };
         if values == entry.values {
@@ -518,7 +545,7 @@ impl Entries {
             self.by_key.remove(&key);
         }
         if let Evaluation::Due(time) = entry.evaluation {
-            self.due.remove(&(time, id));
+            self.due.remove(&entry.mount, time, id);
         }
         entry.evaluation = Evaluation::Current;
         let values = std::mem::take(&mut entry.values);
@@ -534,14 +561,14 @@ impl Entries {
         let earliest = entry.last_run.map_or(now, |last| last + self.limits.min_interval);
         let time = earliest.max(now + after);
         match &mut entry.evaluation {
-            Evaluation::Running { is_outdated } => *is_outdated = true,
+            Evaluation::Running(run) => run.is_outdated = true,
             Evaluation::Due(before) if *before <= time => {}
             evaluation => {
                 if let Evaluation::Due(before) = *evaluation {
-                    self.due.remove(&(before, id));
+                    self.due.remove(&entry.mount, before, id);
                 }
                 *evaluation = Evaluation::Due(time);
-                self.due.insert((time, id));
+                self.due.insert(&entry.answer.mount, time, id);
             }
         }
     }
@@ -614,67 +641,4 @@ fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Answer, Client, Content, Entries, Instant, LiveLimits, LiveTally, Peer};
-    use crate::http::live::fixture::{Fixture, request};
-    use relayer_rest_state::{ChainConfig, ChainKind};
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    /// Otherwise, they would wait for ever.
-    #[tokio::test]
-    async fn clients_learn_of_the_end_also_if_there_is_no_memory() {
-        let fixture = Fixture::new();
-        let request = Arc::new(request("/state"));
-        let answer = fixture.answer_to(&request).await;
-        let (limits, tally) = (LiveLimits::default(), LiveTally::default());
-        let snapshot = fixture.publisher.reader().snapshot();
-        let mut entries = Entries::new(limits.clone(), tally.clone(), snapshot);
-        let client = Client::new(&request, Peer::SEVERAL);
-        let added = entries.add(&client, &request, answer, &fixture.registry);
-        let added = added.unwrap_or_else(|_| panic!("there is room"));
-        let limit = limits.memory.as_u64();
-        let left = usize::try_from(limit - tally.status().bytes).unwrap();
-        let _all = tally.count(left, limit).unwrap();
-        entries.end(Duration::from_secs(1));
-        assert!(matches!(added.versions.peek().content(), Content::Ended(_)));
-    }
-
-    /// An absent chain is compared by its absence, and not by a generation.
-    #[tokio::test]
-    async fn a_version_whose_values_return_is_published_again() {
-        let fixture = Fixture::new();
-        let request = Arc::new(request("/chain/b"));
-        let chains = |ids: &[&str]| {
-            let chains = ids.iter().map(|id| ChainConfig::new(*id, ChainKind::CosmosSdk));
-            fixture.publisher.set_chains(chains.collect()).unwrap();
-            fixture.publisher.reader().snapshot()
-        };
-        let snapshot = chains(&["a"]);
-        let absent = fixture.answer_to(&request).await;
-        let (mount, active) = (Arc::clone(&absent.mount), absent.active.clone());
-        let older = absent.outcome.clone().unwrap();
-        let mut entries = Entries::new(LiveLimits::default(), LiveTally::default(), snapshot);
-        let client = Client::new(&request, Peer::SEVERAL);
-        let added = entries.add(&client, &request, absent, &fixture.registry);
-        let added = added.unwrap_or_else(|_| panic!("there is room"));
-        let mut due = Instant::now();
-        let mut task = |snapshot, answer| {
-            entries.observe(&snapshot);
-            due += Duration::from_mins(1);
-            assert_eq!(entries.take_due(due, 1).len(), 1);
-            entries.complete(added.id, answer, false, &fixture.registry);
-            added.versions.peek()
-        };
-
-        let snapshot = chains(&["a", "b"]);
-        let present = fixture.answer_to(&request).await;
-        let newer = present.outcome.clone().unwrap();
-        assert_eq!((older.status().as_u16(), newer.status().as_u16()), (404, 200));
-        let is = |content: &Content, response| matches!(content, Content::Response(one) if Arc::ptr_eq(one, response));
-        assert!(is(task(snapshot, present).content(), &newer));
-        let snapshot = chains(&["a"]);
-        let answer = Answer { mount, active, outcome: Ok(Arc::clone(&older)), is_failure: false };
-        assert!(is(task(snapshot, answer).content(), &older));
-    }
-}
+mod tests;

@@ -13,13 +13,10 @@ use tracing::{Instrument, debug_span};
 
 use super::Shared;
 use super::changes::{Change, Changes};
-use super::entries::{EntryId, Task};
+use super::entries::Task;
 use super::resolve::{self, Answer};
 use crate::cache;
 use crate::http::worker_threads::RELEASE_INTERVAL;
-
-/// The maximum number of concurrent runs: a slow one must not delay the others.
-const MAX_RUNS: usize = 4;
 
 /// Evaluates entries until the server ends.
 pub(super) async fn run(shared: Arc<Shared>) {
@@ -31,13 +28,11 @@ pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         let (tasks, next) = {
             let mut entries = shared.entries();
-            if entries.has_ended() {
+            if entries.ending().is_some() {
                 break;
             }
             entries.observe(&shared.state.snapshot());
-            let tasks = entries.take_due(Instant::now(), MAX_RUNS - running.len());
-            let is_full = running.len() + tasks.len() >= MAX_RUNS;
-            (tasks, entries.next_due(Instant::now()).filter(|_| !is_full))
+            (entries.take_due(Instant::now()), entries.next_due(Instant::now()))
         };
         running.extend(tasks.into_iter().map(|task| evaluate(&shared, task)));
         let due = async {
@@ -47,10 +42,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
             }
         };
         tokio::select! {
-            Some((id, answer, was_run)) = running.next() => {
+            Some((task, answer, was_run)) = running.next() => {
                 let mut entries = shared.entries();
                 entries.observe(&shared.state.snapshot());
-                entries.complete(id, answer, was_run, &shared.registry);
+                entries.complete(task, answer, was_run, &shared.registry);
             }
             change = changes.next() => {
                 if change == Change::Modules {
@@ -66,11 +61,11 @@ pub(super) async fn run(shared: Arc<Shared>) {
     while running.next().await.is_some() {}
 }
 
-/// Returns the answer to a task, and whether the module was run for it.
-async fn evaluate(shared: &Shared, Task { id, request }: Task) -> (EntryId, Answer, bool) {
-    let span = debug_span!("live", path = request.target.path());
-    match resolve::find(&shared.registry, &shared.state, &request) {
-        Ok(answer) => (id, answer, false),
-        Err(missed) => (id, missed.run(&shared.state).instrument(span).await, true),
+/// Returns a task with the answer to it, and whether the module was run for that.
+async fn evaluate(shared: &Shared, task: Task) -> (Task, Answer, bool) {
+    let span = debug_span!("live", path = task.request.target.path());
+    match resolve::find(&shared.registry, &shared.state, &task.request) {
+        Ok(answer) => (task, answer, false),
+        Err(missed) => (task, missed.run(&shared.state).instrument(span).await, true),
     }
 }

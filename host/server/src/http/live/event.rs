@@ -69,7 +69,7 @@ pub(super) fn version(content: &Content, etag: Option<&HeaderValue>) -> Bytes {
     match content {
         Content::Response(response) if response.status().is_success() => {
             if let Some(text) = content::text(response) {
-                return event("change", etag, text);
+                return event("change", Some(id(etag)), text);
             }
             let error = HostError::NotText.response();
             failed(error.status(), error.body())
@@ -83,7 +83,7 @@ pub(super) fn version(content: &Content, etag: Option<&HeaderValue>) -> Bytes {
 }
 
 /// Returns the maximum size of the event of a version in bytes, as a text and compressed.
-pub(super) fn max_size(content: &Content) -> usize {
+pub(super) fn max_size(content: &Content, etag: Option<&HeaderValue>) -> usize {
     let data = match content {
         Content::Response(response) if response.status().is_success() => {
             max_lines_size(content::text(response).unwrap_or_default())
@@ -94,7 +94,7 @@ pub(super) fn max_size(content: &Content) -> usize {
         }
         Content::Moved | Content::Ended(_) => 0,
     };
-    2 * (MAX_FIELDS + data)
+    2 * (MAX_FIELDS + etag.map_or(0, HeaderValue::len) + data)
 }
 
 /// Returns the maximum size of a body whose lines are fields, in bytes.
@@ -105,7 +105,7 @@ fn max_lines_size(text: &str) -> usize {
 
 /// Returns a patch as an event.
 pub(super) fn patch(patch: &str, etag: Option<&HeaderValue>) -> Bytes {
-    event("patch", etag, patch)
+    event("patch", Some(id(etag)), patch)
 }
 
 /// Returns the event of values that their source no longer confirms, with their age in
@@ -128,12 +128,18 @@ fn failed(status: StatusCode, body: &Bytes) -> Bytes {
     let body =
         serde_json::from_slice(body).unwrap_or_else(|_| json!(String::from_utf8_lossy(body)));
     let data = json!({"status": status.as_u16(), "body": body}).to_string();
-    event("failed", Some(&HeaderValue::from_static("")), &data)
+    event("failed", Some(""), &data)
 }
 
-fn event(name: &str, id: Option<&HeaderValue>, data: &str) -> Bytes {
+/// Returns the id of a version. It is empty without a tag, or with one that no event can have: a
+/// client that connects again must not name the version before.
+fn id(etag: Option<&HeaderValue>) -> &str {
+    etag.and_then(|etag| str::from_utf8(etag.as_bytes()).ok()).unwrap_or_default()
+}
+
+fn event(name: &str, id: Option<&str>, data: &str) -> Bytes {
     let mut text = String::with_capacity(data.len() + 128);
-    if let Some(id) = id.and_then(|id| id.to_str().ok()) {
+    if let Some(id) = id {
         text.push_str("id: ");
         text.push_str(id);
         text.push('\n');
@@ -156,14 +162,15 @@ fn event(name: &str, id: Option<&HeaderValue>, data: &str) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_ESCAPED, MAX_FIELDS, StatusCode, event, failed, max_lines_size, retry};
+    use super::{
+        MAX_ESCAPED, MAX_FIELDS, StatusCode, event, failed, id, max_lines_size, patch, retry,
+    };
     use bytes::Bytes;
     use hyper::header::HeaderValue;
     use std::time::Duration;
 
     #[test]
     fn each_line_of_a_body_is_a_line_of_data() {
-        let id = HeaderValue::from_static("\"a\"");
         for (data, expected) in [
             ("{}", "data: {}\n"),
             ("a\nb", "data: a\ndata: b\n"),
@@ -171,16 +178,27 @@ mod tests {
             ("", "data: \n"),
         ] {
             let expected = format!("id: \"a\"\nevent: change\n{expected}\n");
-            assert_eq!(event("change", Some(&id), data), expected, "{data:?}");
+            assert_eq!(event("change", Some("\"a\""), data), expected, "{data:?}");
         }
     }
 
     #[test]
+    fn the_id_of_a_version_is_its_tag_if_an_event_can_have_it() {
+        for (tag, expected) in
+            [(&b"\"a b\""[..], "\"a b\""), ("W/\"é\"".as_bytes(), "W/\"é\""), (b"\"\xe9\"", "")]
+        {
+            let tag = HeaderValue::from_bytes(tag).unwrap();
+            assert_eq!(id(Some(&tag)), expected);
+        }
+        assert_eq!(patch("[]", None), "id: \nevent: patch\ndata: []\n\n");
+    }
+
+    #[test]
     fn an_event_is_no_larger_than_its_maximum() {
-        let tag = HeaderValue::from_static("\"00000000000000000000000000000000\"");
+        let tag = "\"00000000000000000000000000000000\"";
         for line in ["\n", "\r", "\r\n", "a", "a\n"] {
             let text = line.repeat(10_000);
-            let size = event("change", Some(&tag), &text).len();
+            let size = event("change", Some(tag), &text).len();
             assert!(size <= MAX_FIELDS + max_lines_size(&text), "{size} bytes of {line:?}");
         }
         for body in ["\0", "\u{1}\"", "é"] {

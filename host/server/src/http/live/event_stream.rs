@@ -12,8 +12,9 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
-    HeaderValue, LAST_MODIFIED, RETRY_AFTER,
+    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_LOCATION, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue,
+    LAST_MODIFIED, RETRY_AFTER,
 };
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -25,11 +26,12 @@ use super::gzip::{Blocks, GzipStream};
 use super::resolve::Outcome;
 use super::version::{Body, Version};
 use super::waiter::Waiter;
+use super::{Refusal, moment_until};
 use crate::http::accept_encoding;
 use crate::http::connections::{ConnectionActivity, RequestMemory, WaitingClient};
 use crate::http::held::Held;
 use crate::http::send_admission::SendAdmission;
-use crate::response::{self, Encoding, vary};
+use crate::response::{self, BYTE_HEADERS, Encoding, list, vary};
 
 /// The time after which a comment is sent to a client without an event.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -38,6 +40,19 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// range more.
 const MIN_RETRY: Duration = Duration::from_millis(500);
 const RETRY_RANGE: Duration = Duration::from_millis(2_500);
+
+/// Headers that describe the first body, or a response that does not go on.
+const BODY_HEADERS: [HeaderName; 9] = [
+    ACCEPT_RANGES,
+    AGE,
+    CONTENT_DISPOSITION,
+    CONTENT_LENGTH,
+    CONTENT_LOCATION,
+    ETAG,
+    EXPIRES,
+    LAST_MODIFIED,
+    RETRY_AFTER,
+];
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -81,8 +96,8 @@ struct Sent {
     number: Option<u64>,
     /// Its entity tag, if it has one.
     etag: Option<HeaderValue>,
-    /// Whether it was stale; none if a connection before this one told that.
-    is_stale: Option<bool>,
+    /// Whether it was stale. Each connection begins with a state that is not.
+    is_stale: bool,
 }
 
 /// Events with the memory that they take until the client has them.
@@ -105,8 +120,7 @@ impl EventStream {
         request: &HeaderMap,
     ) -> Self {
         let etag = request.get(LAST_EVENT_ID).map(copied);
-        let is_stale = if etag.is_some() { None } else { Some(false) };
-        let sent = Sent { number: None, etag, is_stale };
+        let sent = Sent { number: None, etag, is_stale: false };
         let gzip = is_compressed.then(GzipStream::default);
         let pending = gzip.iter().map(|_| Part::Start).collect();
         Self { waiter, has_patches, gzip, sent, pending, progress: Progress::New }
@@ -120,8 +134,8 @@ impl EventStream {
         if self.progress == Progress::New {
             self.progress = Progress::Following;
             let version = self.waiter.newest().await;
-            self.add(&version).await;
-            if self.pending.is_empty() {
+            self.follow(version).await;
+            if self.pending.is_empty() && self.progress == Progress::Following {
                 // The client learns that it is connected.
                 self.push_own(event::COMMENT);
             }
@@ -135,7 +149,7 @@ impl EventStream {
                     if end <= comment { self.end() } else { self.push_own(event::COMMENT) }
                 }
                 _ => match timeout(KEEP_ALIVE, self.waiter.next()).await {
-                    Ok(version) => self.add(&version).await,
+                    Ok(version) => self.follow(version).await,
                     Err(_) => self.push_own(event::COMMENT),
                 },
             }
@@ -165,17 +179,22 @@ impl EventStream {
         self.progress = Progress::Ended;
     }
 
+    /// Follows a version, or ends if the client can no longer wait.
+    async fn follow(&mut self, version: Result<Arc<Version>, Refusal>) {
+        match version {
+            Ok(version) => self.add(&version).await,
+            Err(Refusal::Ending(end)) => self.progress = Progress::Ending(moment_until(end)),
+            Err(Refusal::Overloaded) => self.end(),
+        }
+    }
+
     /// Adds the events of a version to the pending ones.
     async fn add(&mut self, version: &Version) {
         let body = &version.body;
-        if let Content::Ended(within) = body.content {
-            self.progress = Progress::Ending(Instant::now() + within.mul_f64(fastrand::f64()));
-            return;
-        }
         let stale_since = version.stale_since;
         // Without a response of the module, it is not known.
         let is_known = matches!(body.content, Content::Response(_));
-        let is_stale = if is_known { Some(stale_since.is_some()) } else { self.sent.is_stale };
+        let is_stale = if is_known { stale_since.is_some() } else { self.sent.is_stale };
         let is_other = std::mem::replace(&mut self.sent.is_stale, is_stale) != is_stale;
         // Before the state that is stale, and after the one that is not any more.
         if is_other && stale_since.is_some() {
@@ -281,7 +300,7 @@ pub(in crate::http) fn head(first: &Outcome, request: &HeaderMap) -> Result<Stre
             if !response.status().is_success() && !response.status().is_server_error() {
                 return Err(NoStream::Response);
             }
-            if content::text(response).is_none() {
+            if response.status().is_success() && content::text(response).is_none() {
                 return Err(NoStream::NotText);
             }
             response.plain().headers.clone()
@@ -290,18 +309,32 @@ pub(in crate::http) fn head(first: &Outcome, request: &HeaderMap) -> Result<Stre
     };
     let may_encode = response::may_encode(&headers);
     let encoding = accept_encoding::preferred(request, &[Encoding::Gzip]).filter(|_| may_encode);
+    for name in BODY_HEADERS.iter().chain(&BYTE_HEADERS) {
+        headers.remove(name);
+    }
     if let Some(encoding) = encoding {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding.name()));
     }
-    for name in [CONTENT_LENGTH, ETAG, LAST_MODIFIED, RETRY_AFTER] {
-        headers.remove(name);
-    }
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    let cache_control = cache_control(&headers);
+    headers.insert(CACHE_CONTROL, cache_control);
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     vary::add(&mut headers, &["accept-encoding"]);
     vary::add(&mut headers, &vary::INTEREST);
     Ok(StreamHead { headers, is_compressed: encoding.is_some() })
+}
+
+/// Returns the directives for caches of a stream that begins with a response with these headers:
+/// only those that keep it from others count for a stream, too.
+fn cache_control(first: &HeaderMap) -> HeaderValue {
+    let is_private = list::has(first, CACHE_CONTROL, "private");
+    let is_secret = list::has(first, CACHE_CONTROL, "no-store");
+    HeaderValue::from_static(match (is_private, is_secret) {
+        (false, false) => "no-cache, no-transform",
+        (true, false) => "no-cache, no-transform, private",
+        (false, true) => "no-cache, no-transform, no-store",
+        (true, true) => "no-cache, no-transform, private, no-store",
+    })
 }
 
 /// Returns the whole body of a stream that ends at once.
@@ -428,9 +461,9 @@ mod tests {
                 readers.push(reader);
             }
             let within = Duration::from_secs(60);
-            fixture.live.end(within);
             pause();
             let start = Instant::now();
+            fixture.live.end(start + within);
             let ends = readers.into_iter().map(async |mut reader| {
                 let mut last = reader.next().await.unwrap();
                 // A proxy would end a connection without data.

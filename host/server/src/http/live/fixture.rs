@@ -8,6 +8,7 @@ use hyper::{Method, Request};
 use relayer_rest_modules::DEFAULT_MODULE;
 use relayer_rest_sandbox::{Engine, GuestRequest, Limits, Module};
 use relayer_rest_state::{RelayerState, StatePublisher};
+use tokio::task::yield_now;
 
 use super::event_stream::EventStream;
 use super::resolve::{self, Answer};
@@ -23,6 +24,7 @@ pub(super) struct Fixture {
     pub(super) live: Live,
     pub(super) publisher: StatePublisher,
     pub(super) registry: Arc<Registry>,
+    pub(super) tally: LiveTally,
 }
 
 impl Fixture {
@@ -37,8 +39,9 @@ impl Fixture {
         publisher.set_state(RelayerState { chains: vec!["a".into()], workers: vec![] });
         let state = publisher.reader();
         let limits = LiveLimits::default();
-        let live = Live::new(Arc::clone(&registry), state, limits, LiveTally::default());
-        Self { live, publisher, registry }
+        let tally = LiveTally::default();
+        let live = Live::new(Arc::clone(&registry), state, limits, tally.clone());
+        Self { live, publisher, registry, tally }
     }
 
     /// Lets a client wait whose request has these headers.
@@ -76,14 +79,22 @@ impl Fixture {
         EventStream::new(waiter, false, is_compressed, &HeaderMap::new())
     }
 
-    /// Returns a request that has the current response, and its waiter.
-    pub(super) async fn poll(&self) -> (Request<()>, Waiter) {
-        let outcome = self.answer().await.outcome.unwrap();
-        let etag = outcome.plain().headers["etag"].clone();
+    /// Returns a request that has the current response, with its client and its answer.
+    pub(super) async fn poll(&self) -> (Request<()>, Client, Answer) {
+        let answer = self.answer().await;
+        let etag = answer.outcome.as_ref().unwrap().plain().headers["etag"].clone();
         let mut request = Request::get(PATH).body(()).unwrap();
         *request.headers_mut() = headers("if-none-match", etag);
-        let waiter = self.wait(request.headers().clone()).await.unwrap();
-        (request, waiter)
+        let headers = request.headers().clone();
+        let guest_request = GuestRequest::new(Method::GET, PATH.parse().unwrap(), headers);
+        (request, Client::new(&guest_request, Peer::SEVERAL), answer)
+    }
+
+    /// Returns as soon as this number of clients wait.
+    pub(super) async fn waiting(&self, count: u64) {
+        while self.tally.status().waiters < count {
+            yield_now().await;
+        }
     }
 }
 

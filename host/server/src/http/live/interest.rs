@@ -5,6 +5,8 @@ use std::time::Duration;
 use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request};
 
+use crate::response::list;
+
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// The maximum number of bytes of a header that are read: each request reads them.
@@ -22,17 +24,22 @@ pub(in crate::http) enum Interest {
 }
 
 impl Interest {
-    /// Returns the interest of a request.
-    pub(in crate::http) fn of<B>(request: &Request<B>) -> Self {
-        let headers = request.headers();
+    /// Returns the interest of a request. If the client prefers a stream, that is removed from
+    /// `accept`: the module responds as to other requests, and the host makes the stream.
+    pub(in crate::http) fn take_from<B>(request: &mut Request<B>) -> Self {
         let is_get = *request.method() == Method::GET;
-        if is_get && accepts_events(headers) {
+        if !is_get && *request.method() != Method::HEAD {
+            return Self::Now;
+        }
+        let is_stream = accepts_events(request.headers());
+        if is_stream {
+            hide_events(request.headers_mut());
+        }
+        let headers = request.headers();
+        if is_stream && is_get {
             let patches = preferences(headers)
                 .any(|(name, value)| name.eq_ignore_ascii_case("patch") && value.is_empty());
             return Self::Stream { patches };
-        }
-        if !is_get && *request.method() != Method::HEAD {
-            return Self::Now;
         }
         // RFC 7240, 2: of two equal preferences, the first one counts.
         let wait = preferences(headers).find(|(name, _)| name.eq_ignore_ascii_case("wait"));
@@ -48,17 +55,33 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     let mut events = None;
     let mut others = 0;
     for range in values(headers, ACCEPT).flat_map(|value| value.split(',')) {
-        let mut parts = range.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        let quality = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        let mut parameters = range.split(';').skip(1).map(str::trim);
+        let quality =
+            parameters.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
         let quality = quality.map_or(1000, thousandths);
-        if name.eq_ignore_ascii_case("text/event-stream") {
+        if is_events(range) {
             events = events.max(Some(quality));
-        } else if !name.is_empty() {
+        } else if !range.trim().is_empty() {
             others = others.max(quality);
         }
     }
     events.is_some_and(|quality| quality > 0 && quality >= others)
+}
+
+/// Returns whether a media range is the type of a stream.
+fn is_events(range: &str) -> bool {
+    let name = range.split(';').next().unwrap_or_default();
+    name.trim().eq_ignore_ascii_case("text/event-stream")
+}
+
+/// Removes the type of a stream from `accept`.
+fn hide_events(headers: &mut HeaderMap) {
+    let ranges = list::members(headers, ACCEPT).filter(|range| !range.is_empty());
+    let others: Vec<_> = ranges.filter(|range| !is_events(range)).collect();
+    match HeaderValue::try_from(others.join(", ")) {
+        Ok(others) if !others.is_empty() => drop(headers.insert(ACCEPT, others)),
+        _ => drop(headers.remove(ACCEPT)),
+    }
 }
 
 /// Returns a quality in thousandths; 0 if it is invalid.
@@ -109,7 +132,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        Interest::of(&request.body(()).unwrap())
+        Interest::take_from(&mut request.body(()).unwrap())
     }
 
     #[test]
@@ -157,6 +180,29 @@ mod tests {
             let expected = if is_stream { Stream { patches: false } } else { Now };
             assert_eq!(interest("GET", &[("accept", accept)]), expected, "{accept}");
             assert_eq!(interest("HEAD", &[("accept", accept)]), Now, "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_module_does_not_see_that_the_client_prefers_a_stream() {
+        for (accept, expected) in [
+            ("text/event-stream", None),
+            ("Text/Event-Stream;q=0.5", None),
+            ("application/json, text/event-stream, a/b;q=0.5", Some("application/json, a/b;q=0.5")),
+            (
+                "application/json, text/event-stream;q=0.1",
+                Some("application/json, text/event-stream;q=0.1"),
+            ),
+            ("*/*", Some("*/*")),
+        ] {
+            for (method, is_hidden) in [("GET", true), ("HEAD", true), ("POST", false)] {
+                let request = Request::builder().method(method).header("accept", accept);
+                let mut request = request.body(()).unwrap();
+                Interest::take_from(&mut request);
+                let value = request.headers().get("accept").map(|value| value.to_str().unwrap());
+                let expected = if is_hidden { expected } else { Some(accept) };
+                assert_eq!(value, expected, "{method} {accept}");
+            }
         }
     }
 

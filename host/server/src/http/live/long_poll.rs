@@ -7,39 +7,54 @@ use hyper::Request;
 use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::client::Client;
 use super::content::Content;
-use super::resolve::Outcome;
-use super::waiter::Waiter;
+use super::resolve::{Answer, Outcome};
+use super::{Live, Refusal, moment_until};
 use crate::cache::RecordedResponse;
 use crate::http::reply;
 use crate::response::vary;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Waits for a response that the client does not have. Returns `None` if there is none in time.
+/// Waits for a response that the client does not have, after this answer. Returns `None` if there
+/// is none in time.
+///
+/// # Errors
+/// Returns an error if the client can no longer wait, because a limit is reached.
 pub(in crate::http) async fn long_poll(
-    mut waiter: Waiter,
+    live: &Live,
+    client: Client,
+    answer: Answer,
     wait: Duration,
     request: &Request<()>,
-) -> Option<Outcome> {
+) -> Result<Option<Outcome>, Refusal> {
     // Clients that began to wait together do not return together.
     let deadline = Instant::now() + wait.mul_f64(1.0 - fastrand::f64() / 16.0);
-    let mut version = waiter.newest().await;
-    loop {
-        match version.content() {
-            Content::Response(response) if has(request, response).await => {}
-            Content::Response(response) => return Some(Ok(Arc::clone(response))),
-            Content::Error(response) | Content::Failure(response, _) => {
-                return Some(Err(Arc::clone(response)));
+    let changed = async {
+        let mut waiter = live.wait(client, answer).await?;
+        let mut version = waiter.newest().await?;
+        loop {
+            match version.content() {
+                Content::Response(response) if has(request, response).await => {}
+                Content::Response(response) => return Ok(Ok(Arc::clone(response))),
+                Content::Error(response) | Content::Failure(response, _) => {
+                    return Ok(Err(Arc::clone(response)));
+                }
+                // Of these, the waiter is not a client.
+                Content::Moved | Content::Ended(_) => {}
             }
-            Content::Moved => {}
-            Content::Ended(within) => {
-                let end = Instant::now() + within.mul_f64(fastrand::f64());
-                sleep_until(end.min(deadline)).await;
-                return None;
-            }
+            version = waiter.next().await?;
         }
-        version = timeout_at(deadline, waiter.next()).await.ok()?;
+    };
+    match timeout_at(deadline, changed).await {
+        Ok(Ok(outcome)) => Ok(Some(outcome)),
+        Ok(Err(Refusal::Ending(end))) => {
+            sleep_until(moment_until(end).min(deadline)).await;
+            Ok(None)
+        }
+        Ok(Err(refusal)) => Err(refusal),
+        Err(_) => Ok(None),
     }
 }
 
@@ -71,7 +86,7 @@ pub(in crate::http) fn add_headers(headers: &mut HeaderMap, applied: Duration) {
 mod tests {
     use super::long_poll;
     use crate::http::live::fixture::{Fixture, RESOLUTION, check_spread};
-    use futures_util::future::join_all;
+    use futures_util::future::{join, join_all};
     use std::time::Duration;
     use tokio::time::{Instant, pause, resume};
 
@@ -85,15 +100,19 @@ mod tests {
             polls.push(fixture.poll().await);
         }
         pause();
-        if let Some(within) = end {
-            fixture.live.end(within);
-        }
         let start = Instant::now();
-        let ends = polls.into_iter().map(async |(request, waiter)| {
-            assert!(long_poll(waiter, wait, &request).await.is_none());
+        let ends = polls.into_iter().map(async |(request, client, answer)| {
+            let response = long_poll(&fixture.live, client, answer, wait, &request).await;
+            assert!(response.unwrap().is_none());
             start.elapsed()
         });
-        let ends = join_all(ends).await;
+        let all_ends = async {
+            fixture.waiting(200).await;
+            if let Some(within) = end {
+                fixture.live.end(start + within);
+            }
+        };
+        let (ends, ()) = join(join_all(ends), all_ends).await;
         resume();
         ends
     }

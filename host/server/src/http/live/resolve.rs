@@ -17,6 +17,7 @@ use crate::registry::{ActiveModule, Found, Mount, Registry, Responded, Uncached}
 pub(in crate::http) type Outcome = Result<Arc<RecordedResponse>, Arc<hyper::Response<Bytes>>>;
 
 /// The response to a request, and the module that gave it.
+#[derive(Clone)]
 pub(in crate::http) struct Answer {
     pub(in crate::http) mount: Arc<Mount>,
     /// The module; none if the mount has none.

@@ -34,6 +34,11 @@ impl RunBudget {
         self.full_at = self.full_at.max(now) + self.interval;
         Ok(())
     }
+
+    /// Gives a run back that was not needed.
+    pub(super) fn give_back(&mut self) {
+        self.full_at -= self.interval;
+    }
 }
 
 #[cfg(test)]
@@ -51,6 +56,8 @@ mod tests {
         assert_eq!(budget.take(now), Err(next));
         assert_eq!(budget.take(next), Ok(()));
         assert!(budget.take(next).is_err());
+        budget.give_back();
+        assert_eq!((budget.take(next), budget.take(next).is_err()), (Ok(()), true));
         let later = now + Duration::from_secs(100);
         assert!((0..10).all(|_| budget.take(later).is_ok()) && budget.take(later).is_err());
     }

@@ -80,26 +80,17 @@ impl Body {
     /// Returns the maximum size in bytes of a version with this content, in all its forms, without
     /// those before it.
     pub(super) fn max_size(content: &Content) -> usize {
-        content.size() + event::max_size(content)
+        content.size() + event::max_size(content, etag(content))
     }
 
     /// Returns the entity tag, if it has one.
     pub(super) fn etag(&self) -> Option<&HeaderValue> {
-        self.tagged()?.plain().headers.get(ETAG)
+        etag(&self.content)
     }
 
     /// Returns whether an entity tag is that of the version, in any encoding.
     pub(super) fn has_etag(&self, tag: &HeaderValue) -> bool {
-        self.tagged().is_some_and(|response| response.has_etag(tag))
-    }
-
-    /// Returns the response if its entity tag is one of a version: a module can give an error the
-    /// tag of a success.
-    fn tagged(&self) -> Option<&RecordedResponse> {
-        match &self.content {
-            Content::Response(response) if response.status().is_success() => Some(response),
-            _ => None,
-        }
+        tagged(&self.content).is_some_and(|response| response.has_etag(tag))
     }
 
     /// Returns the version as an event.
@@ -129,6 +120,20 @@ impl Body {
             Some((event, counted))
         };
         Some(cell.get_or_init(counted).await.as_ref()?.0.clone())
+    }
+}
+
+/// Returns the entity tag of a content, if it has one.
+fn etag(content: &Content) -> Option<&HeaderValue> {
+    tagged(content)?.plain().headers.get(ETAG)
+}
+
+/// Returns the response if its entity tag is one of a version: a module can give an error the
+/// tag of a success.
+fn tagged(content: &Content) -> Option<&RecordedResponse> {
+    match content {
+        Content::Response(response) if response.status().is_success() => Some(response),
+        _ => None,
     }
 }
 

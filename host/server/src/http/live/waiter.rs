@@ -1,17 +1,16 @@
 //! A client that waits for the next version of a response.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use relayer_rest_sandbox::GuestRequest;
 use tokio::time::{Instant, sleep_until};
 
 use super::client::Client;
 use super::content::Content;
-use super::entries::{Added, EntryId, NotAdded};
+use super::entries::{Added, NotAdded};
 use super::key::Key;
 use super::resolve::{self, Answer, Missed};
-use super::version::{Body, Version};
+use super::version::Version;
 use super::{Refusal, Shared};
 
 /// The maximum number of answers that a client asks for while modules are activated.
@@ -21,7 +20,8 @@ const MAX_TRIES: u32 = 10;
 pub(in crate::http) struct Waiter {
     shared: Arc<Shared>,
     client: Client,
-    added: Added,
+    /// The entry; `None` while the client moves to another one, also if that was interrupted.
+    added: Option<Added>,
 }
 
 impl Waiter {
@@ -31,21 +31,29 @@ impl Waiter {
         answer: Answer,
     ) -> Result<Self, Refusal> {
         shared.start_evaluator();
-        let added = shared.join(&client, Some(answer)).await?;
+        let added = Some(shared.join(&client, Some(answer)).await?);
         Ok(Self { shared, client, added })
     }
 
-    /// Returns the newest version.
-    pub(super) async fn newest(&mut self) -> Arc<Version> {
+    /// Returns the newest version. May be cancelled.
+    ///
+    /// # Errors
+    /// Returns an error if the client can no longer wait.
+    pub(super) async fn newest(&mut self) -> Result<Arc<Version>, Refusal> {
         loop {
-            let version = self.added.versions.newest();
+            let Some(added) = &mut self.added else {
+                // Boxed, because it is rare, and enlarges the future of each client.
+                self.added = Some(Box::pin(self.shared.join(&self.client, None)).await?);
+                continue;
+            };
+            let version = added.versions.newest();
+            if let Content::Ended(end) = version.content() {
+                return Err(Refusal::Ending(*end));
+            }
             if !self.must_move(version.content()) {
-                return version;
+                return Ok(version);
             }
-            // Boxed, because it is rare, and enlarges the future of each client.
-            if let Err(ended) = Box::pin(self.move_on()).await {
-                return ended;
-            }
+            self.leave();
         }
     }
 
@@ -62,34 +70,28 @@ impl Waiter {
         }
     }
 
-    /// Waits for a newer version, and returns it.
-    pub(super) async fn next(&mut self) -> Arc<Version> {
-        // A move that was interrupted is repeated.
-        if !self.must_move(self.added.versions.peek().content()) {
-            self.added.versions.changed().await;
+    /// Waits for a newer version, and returns it. May be cancelled.
+    ///
+    /// # Errors
+    /// Returns an error if the client can no longer wait.
+    pub(super) async fn next(&mut self) -> Result<Arc<Version>, Refusal> {
+        if let Some(added) = &mut self.added {
+            added.versions.changed().await;
         }
         self.newest().await
     }
 
-    /// Looks for the entry of the client's request. Returns the last version if the limits leave
-    /// no room for it.
-    async fn move_on(&mut self) -> Result<(), Arc<Version>> {
-        // It counts only once.
-        self.shared.entries().remove(self.added.id, &self.client);
-        self.added.id = EntryId::MAX;
-        let refusal = match self.shared.join(&self.client, None).await {
-            Ok(added) => {
-                self.added = added;
-                return Ok(());
-            }
-            Err(refusal) => refusal,
-        };
-        let within = match refusal {
-            Refusal::Ending => self.shared.entries().ending().unwrap_or_default(),
-            Refusal::Overloaded => Duration::ZERO,
-        };
-        let body = Body::new(u64::MAX, Content::Ended(within), Vec::new(), None);
-        Err(Arc::new(Version { body, stale_since: None }))
+    /// Leaves the entry.
+    fn leave(&mut self) {
+        if let Some(added) = self.added.take() {
+            self.shared.entries().remove(added.id, &self.client);
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -97,12 +99,6 @@ impl Waiter {
 enum Resolved {
     Answer(Answer),
     Failure(Added),
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        self.shared.entries().remove(self.added.id, &self.client);
-    }
 }
 
 impl Shared {
@@ -146,8 +142,8 @@ impl Shared {
             };
             let taken = {
                 let mut entries = self.entries();
-                if entries.has_ended() {
-                    return Err(Refusal::Ending);
+                if let Some(end) = entries.ending() {
+                    return Err(Refusal::Ending(end));
                 }
                 entries.take_run(Instant::now())
             };

@@ -1,0 +1,310 @@
+//! Unit tests of entries: each step of a client and of the evaluator is a call.
+
+use super::{
+    Added, Answer, Client, Content, Entries, GuestRequest, Instant, LiveLimits, LiveTally, Peer,
+    RecordedResponse, Task,
+};
+use crate::http::live::fixture::{Fixture, request};
+use crate::registry::{Mount, Mounts};
+use bytes::Bytes;
+use hyper::StatusCode;
+use relayer_rest_state::{ChainConfig, ChainKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The entries of a server, whose clients wait for one path.
+struct Table {
+    fixture: Fixture,
+    entries: Entries,
+    limits: LiveLimits,
+    tally: LiveTally,
+    request: Arc<GuestRequest>,
+    client: Client,
+    /// The time of the last step: each is a minute later.
+    now: Instant,
+}
+
+impl Table {
+    fn new(path: &str, limits: LiveLimits) -> Self {
+        let fixture = Fixture::new();
+        let tally = LiveTally::default();
+        let snapshot = fixture.publisher.reader().snapshot();
+        let entries = Entries::new(limits.clone(), tally.clone(), snapshot);
+        let request = Arc::new(request(path));
+        let client = Client::new(&request, Peer::SEVERAL);
+        Self { fixture, entries, limits, tally, request, client, now: Instant::now() }
+    }
+
+    /// Adds a client with this answer.
+    fn add(&mut self, answer: Answer) -> Added {
+        let added = self.entries.add(&self.client, &self.request, answer, &self.fixture.registry);
+        added.unwrap_or_else(|_| panic!("there is room"))
+    }
+
+    /// Adds a client with the current answer.
+    async fn join(&mut self) -> Added {
+        let answer = self.answer().await;
+        self.add(answer)
+    }
+
+    /// Returns the current answer.
+    async fn answer(&self) -> Answer {
+        self.fixture.answer_to(&self.request).await
+    }
+
+    /// Publishes a state with another chain, and notices it.
+    fn change(&mut self) {
+        let chain =
+            format!("chain-{}", self.fixture.publisher.reader().snapshot().generation().number());
+        self.fixture.publisher.update_state(|state| state.chains.push(chain.into()));
+        self.observe();
+    }
+
+    fn observe(&mut self) {
+        self.entries.observe(&self.fixture.publisher.reader().snapshot());
+    }
+
+    /// Begins the evaluations that are due a minute later.
+    fn begin(&mut self) -> Vec<Task> {
+        self.now += Duration::from_mins(1);
+        self.entries.take_due(self.now)
+    }
+
+    /// Begins the only evaluation that is due.
+    fn begin_one(&mut self) -> Task {
+        let [task] = self.begin().try_into().unwrap_or_else(|_| panic!("one entry is due"));
+        task
+    }
+
+    /// Ends an evaluation, for which the module was run.
+    fn end(&mut self, task: Task, answer: Answer) {
+        self.entries.complete(task, answer, true, &self.fixture.registry);
+    }
+
+    /// Evaluates the entry that is due.
+    async fn evaluate(&mut self) {
+        let task = self.begin_one();
+        let answer = self.answer().await;
+        self.end(task, answer);
+    }
+
+    /// Takes all memory that is left, until the returned value is dropped.
+    fn without_memory(&self) -> impl Sized + use<> {
+        let limit = self.limits.memory.as_u64();
+        let left = usize::try_from(limit - self.tally.status().bytes).unwrap();
+        self.tally.count(left, limit).unwrap()
+    }
+}
+
+fn parts(answer: &Answer) -> (Arc<Mount>, Arc<RecordedResponse>) {
+    (Arc::clone(&answer.mount), answer.outcome.clone().unwrap())
+}
+
+/// Returns the failure of a module in place of this answer.
+fn failure(answer: &Answer) -> Answer {
+    let mut response = hyper::Response::new(Bytes::from_static(b"failed"));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    let (mount, active) = (Arc::clone(&answer.mount), answer.active.clone());
+    Answer { mount, active, outcome: Err(Arc::new(response)), is_failure: true }
+}
+
+/// Returns whether a client's newest version is this response.
+fn has(added: &mut Added, response: &Arc<RecordedResponse>) -> bool {
+    matches!(added.versions.newest().content(), Content::Response(one) if Arc::ptr_eq(one, response))
+}
+
+/// Otherwise, they would wait for ever.
+#[tokio::test]
+async fn clients_learn_of_the_end_also_if_there_is_no_memory() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let mut added = table.join().await;
+    let _all = table.without_memory();
+    table.entries.end(Instant::now() + Duration::from_secs(1));
+    assert!(matches!(added.versions.newest().content(), Content::Ended(_)));
+}
+
+/// An absent chain is compared by its absence, and not by a generation.
+#[tokio::test]
+async fn a_version_whose_values_return_is_published_again() {
+    let mut table = Table::new("/chain/b", LiveLimits::default());
+    let set_chains = |table: &Table, ids: &[&str]| {
+        let chains = ids.iter().map(|id| ChainConfig::new(*id, ChainKind::CosmosSdk));
+        table.fixture.publisher.set_chains(chains.collect()).unwrap();
+    };
+    set_chains(&table, &["a"]);
+    table.observe();
+    let absent = table.answer().await;
+    let (mount, older) = parts(&absent);
+    let active = absent.active.clone();
+    let mut added = table.add(absent);
+
+    set_chains(&table, &["a", "b"]);
+    table.observe();
+    let present = table.answer().await;
+    let (_, newer) = parts(&present);
+    assert_eq!((older.status().as_u16(), newer.status().as_u16()), (404, 200));
+    let task = table.begin_one();
+    table.end(task, present);
+    assert!(has(&mut added, &newer));
+
+    set_chains(&table, &["a"]);
+    table.observe();
+    let task = table.begin_one();
+    let outcome = Ok(Arc::clone(&older));
+    table.end(task, Answer { mount, active, outcome, is_failure: false });
+    assert!(has(&mut added, &older));
+}
+
+/// Its state is not known, and may be older than the one that clients have.
+#[tokio::test]
+async fn a_failure_does_not_replace_a_newer_response() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let mut first = table.join().await;
+    table.change();
+    let task = table.begin_one();
+    // Another request gets the response, while the evaluator's run on an older state goes on.
+    table.change();
+    let answer = table.answer().await;
+    let (_, newer) = parts(&answer);
+    let failure = failure(&answer);
+    let _second = table.add(answer);
+    assert!(has(&mut first, &newer));
+    table.end(task, failure);
+    assert!(has(&mut first, &newer));
+    assert!(table.begin().is_empty(), "the newer response is current");
+}
+
+#[tokio::test]
+async fn a_failure_is_repeated_after_any_publication() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let mut added = table.join().await;
+    table.change();
+    let task = table.begin_one();
+    let failure = failure(&table.answer().await);
+    table.end(task, failure);
+    assert!(matches!(added.versions.newest().content(), Content::Failure(..)));
+    // It is not known whether the module read this before it failed.
+    table.fixture.publisher.set_components(Vec::new());
+    table.observe();
+    let now = table.now;
+    assert!(table.entries.next_due(now).unwrap() <= now, "not after the time of a retry");
+    table.evaluate().await;
+    let (_, response) = parts(&table.answer().await);
+    assert!(has(&mut added, &response));
+}
+
+#[tokio::test]
+async fn a_response_without_memory_is_an_error_that_is_sent_once() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let mut added = table.join().await;
+    let all = table.without_memory();
+    table.change();
+    table.evaluate().await;
+    let version = added.versions.newest();
+    let Content::Error(error) = version.content() else { panic!("{version:?}") };
+    assert_eq!(error.status(), 503);
+    let woken = table.tally.status().wakeups;
+    table.evaluate().await;
+    assert!(Arc::ptr_eq(&added.versions.newest(), &version));
+    assert_eq!(table.tally.status().wakeups, woken);
+    drop(all);
+    table.evaluate().await;
+    let (_, response) = parts(&table.answer().await);
+    assert!(has(&mut added, &response));
+}
+
+/// Clients count for the mount that they joined.
+#[tokio::test]
+async fn clients_move_if_another_mount_fails_for_their_path() {
+    let path = "/chains".parse().unwrap();
+    let limits = LiveLimits { waiters_per_mount: 1, ..LiveLimits::default() };
+    let mut table = Table::new("/chains", limits);
+    let mut added = table.join().await;
+    let api = table.fixture.registry.at("/").unwrap();
+    let module = api.module().unwrap();
+    let extension = Arc::new(Mount::extension(path, module));
+    let mounts = Mounts::new(api).with(Arc::clone(&extension)).unwrap();
+    table.fixture.registry.exchange(mounts);
+    table.entries.activated(&table.fixture.registry);
+    let task = table.begin_one();
+    let mut answer = failure(&table.answer().await);
+    answer.active = extension.active().map(|active| Arc::clone(&active));
+    answer.mount = extension;
+    table.end(task, answer.clone());
+    assert!(matches!(added.versions.newest().content(), Content::Moved));
+    for _ in 0..3 {
+        table.entries.remove(added.id, &table.client);
+        added = table.add(answer.clone());
+    }
+    assert_eq!(table.tally.status().waiters, 1);
+}
+
+#[tokio::test]
+async fn the_memory_of_a_request_counts_until_its_entry_ends() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let mut long = request("/state");
+    long.headers.insert("x-long", "a".repeat(10_000).parse().unwrap());
+    table.client = Client::new(&long, Peer::SEVERAL);
+    table.request = Arc::new(long);
+    let added = table.join().await;
+    for _ in 0..3 {
+        table.change();
+        table.evaluate().await;
+        // The client's request, that of the entry, and its parts in the key.
+        assert!(table.tally.status().bytes >= 30_000, "{:?}", table.tally.status());
+    }
+    table.entries.remove(added.id, &table.client);
+    drop(added);
+    assert_eq!(table.tally.status().bytes, 0);
+}
+
+#[tokio::test]
+async fn cached_answers_take_no_runs_of_the_budget() {
+    let limits = LiveLimits { runs_per_second: 1, ..LiveLimits::default() };
+    let mut table = Table::new("/state", limits);
+    let _added = table.join().await;
+    let now = table.now + Duration::from_mins(1);
+    for _ in 0..3 {
+        table.change();
+        let [task] = table.entries.take_due(now).try_into().unwrap_or_else(|_| panic!("no run"));
+        let answer = table.answer().await;
+        table.entries.complete(task, answer, false, &table.fixture.registry);
+        table.now = now;
+        // Between two evaluations of the entry.
+        table.entries.by_id.values_mut().for_each(|entry| entry.last_run = None);
+    }
+    table.change();
+    let task = table.entries.take_due(now).pop().unwrap();
+    let answer = table.answer().await;
+    table.entries.complete(task, answer, true, &table.fixture.registry);
+    assert!(table.entries.take_run(now).is_err());
+}
+
+/// A slow module delays neither the entries of other mounts nor all runs of its own.
+#[tokio::test]
+async fn each_mount_has_at_most_four_evaluations_at_once() {
+    let mut table = Table::new("/", LiveLimits::default());
+    let api = table.fixture.registry.at("/").unwrap();
+    let module = api.module().unwrap();
+    let path = "/other".parse().unwrap();
+    let extension = Arc::new(Mount::extension(path, module));
+    let mounts = Mounts::new(api).with(extension).unwrap();
+    table.fixture.registry.exchange(mounts);
+    let mut clients = Vec::new();
+    for path in ["/state?1", "/state?2", "/state?3", "/state?4", "/state?5", "/other/state"] {
+        table.request = Arc::new(request(path));
+        // Each has an entry of its own, as if the module read the query.
+        let answer = failure(&table.answer().await);
+        clients.push(table.add(answer));
+    }
+    let tasks = table.begin();
+    let paths: Vec<_> = tasks.iter().map(|task| task.request.target.path()).collect();
+    assert_eq!(paths, ["/state", "/state", "/state", "/state", "/other/state"]);
+    assert!(table.begin().is_empty() && table.entries.next_due(table.now).is_none());
+    let answer = table.answer().await;
+    let task = tasks.into_iter().next().unwrap();
+    table.end(task, failure(&answer));
+    assert!(table.entries.next_due(table.now).is_some());
+    assert_eq!(table.begin_one().request.target.query(), Some("5"));
+    drop(clients);
+}
