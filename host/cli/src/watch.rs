@@ -23,7 +23,7 @@ use url::Url;
 
 use super::explain::header;
 use super::{CommandOutcome, Failure};
-use event_parser::{Event, EventParser};
+use event_parser::{Block, Event, EventParser};
 
 /// The time without a byte after which a connection is regarded as lost: the server sends a
 /// comment every 20 seconds.
@@ -63,6 +63,15 @@ struct Watched {
     headers: Vec<(HeaderName, HeaderValue)>,
     agent: Agent,
     silence: Duration,
+}
+
+/// What was printed so far, over all connections.
+#[derive(Debug, Default)]
+struct Printed {
+    /// The id of the last event.
+    last_id: Option<String>,
+    /// Whether the last state was stale.
+    is_stale: bool,
 }
 
 /// Why a stream has ended.
@@ -125,15 +134,15 @@ impl Watched {
     /// Prints the changes until the output is closed.
     fn watch(&self) -> Result<(), Failure> {
         let mut backoff = Backoff::new(MIN_RETRY, MAX_RETRY);
-        let mut last_id = None;
+        let mut printed = Printed::default();
         let mut is_known = false;
         let mut silent = 0;
         loop {
-            let (reason, retry) = match self.open(last_id.as_deref()) {
+            let (reason, retry) = match self.open(printed.last_id.as_deref()) {
                 Ok(stream) => {
                     is_known = true;
                     backoff.reset();
-                    let ended = follow(&read(stream)?, &mut last_id, self.silence)?;
+                    let ended = follow(&read(stream)?, &mut printed, self.silence)?;
                     silent = if ended == Ended::Silent { silent + 1 } else { 0 };
                     match ended {
                         Ended::Lost { reason, retry } => (reason, retry),
@@ -211,17 +220,26 @@ fn read(body: Body) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
 /// Prints the events of a stream until it ends.
 fn follow(
     parts: &Receiver<io::Result<Vec<u8>>>,
-    last_id: &mut Option<String>,
+    printed: &mut Printed,
     silence: Duration,
 ) -> Result<Ended, Failure> {
-    let mut parser = EventParser::after(last_id.clone());
+    let mut parser = EventParser::after(printed.last_id.clone());
     let mut is_silent = true;
+    let mut is_first = true;
     loop {
         let reason = match parts.recv_timeout(silence) {
             Ok(Ok(bytes)) if !bytes.is_empty() => {
                 is_silent = false;
-                for event in parser.add(&bytes)? {
-                    last_id.clone_from(&event.id);
+                for block in parser.add(&bytes)? {
+                    // A connection begins with a state that is confirmed, unless it tells otherwise.
+                    if std::mem::take(&mut is_first) && printed.is_unconfirmed_before(&block) {
+                        printed.is_stale = false;
+                        if !print(&confirmed(printed.last_id.clone()))? {
+                            return Ok(Ended::Closed);
+                        }
+                    }
+                    let Block::Event(event) = block else { continue };
+                    printed.see(&event);
                     if !print(&event)? {
                         return Ok(Ended::Closed);
                     }
@@ -237,6 +255,33 @@ fn follow(
         };
         return Ok(Ended::Lost { reason, retry: parser.retry });
     }
+}
+
+impl Printed {
+    /// Returns whether it is stale, and the first block of a connection is of a state that is not.
+    fn is_unconfirmed_before(&self, first: &Block) -> bool {
+        // After a failure, it is not known.
+        let is_of_state = match first {
+            Block::Comment => true,
+            Block::Event(event) => ["change", "patch"].contains(&&*event.name),
+        };
+        self.is_stale && is_of_state
+    }
+
+    /// Records an event.
+    fn see(&mut self, event: &Event) {
+        self.last_id.clone_from(&event.id);
+        match &*event.name {
+            "stale" => self.is_stale = true,
+            "confirmed" => self.is_stale = false,
+            _ => {}
+        }
+    }
+}
+
+/// Returns the event of a state that its source confirms again.
+fn confirmed(id: Option<String>) -> Event {
+    Event { name: "confirmed".to_owned(), data: "{}".to_owned(), id }
 }
 
 fn no_byte(silence: Duration) -> String {
@@ -272,7 +317,7 @@ fn message(body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Agent, Ended, Event, MAX_SILENT, Url, Watched, follow, line};
+    use super::{Agent, Block, Ended, Event, MAX_SILENT, Printed, Url, Watched, follow, line};
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::sync::mpsc;
@@ -284,11 +329,30 @@ mod tests {
     #[test]
     fn a_comment_shows_that_a_stream_is_not_buffered() {
         let (sender, parts) = mpsc::sync_channel(1);
-        let mut last_id = Some("a".to_owned());
-        assert_eq!(follow(&parts, &mut last_id, SILENCE).unwrap(), Ended::Silent);
+        let mut printed = Printed::default();
+        assert_eq!(follow(&parts, &mut printed, SILENCE).unwrap(), Ended::Silent);
         sender.send(Ok(b":\n\n".to_vec())).unwrap();
-        let ended = follow(&parts, &mut last_id, SILENCE).unwrap();
+        let ended = follow(&parts, &mut printed, SILENCE).unwrap();
         assert_eq!(ended, Ended::Lost { reason: "no byte for 0 s".to_owned(), retry: None });
+    }
+
+    #[test]
+    fn a_state_is_confirmed_by_a_connection_that_does_not_begin_with_its_age() {
+        let event = |name: &str| Event { name: name.to_owned(), ..Event::default() };
+        for (first, expected) in [
+            (Block::Comment, true),
+            (Block::Event(event("change")), true),
+            (Block::Event(event("patch")), true),
+            (Block::Event(event("stale")), false),
+            (Block::Event(event("failed")), false),
+        ] {
+            let mut printed = Printed::default();
+            assert!(!printed.is_unconfirmed_before(&first), "{first:?}");
+            printed.see(&event("stale"));
+            assert_eq!(printed.is_unconfirmed_before(&first), expected, "{first:?}");
+            printed.see(&event("confirmed"));
+            assert!(!printed.is_unconfirmed_before(&first), "{first:?}");
+        }
     }
 
     #[test]

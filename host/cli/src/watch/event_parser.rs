@@ -17,6 +17,14 @@ pub(super) struct Event {
     pub(super) id: Option<String>,
 }
 
+/// A part of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Block {
+    Event(Event),
+    /// It keeps the connection open.
+    Comment,
+}
+
 /// The state of a stream between two parts.
 #[derive(Debug, Default)]
 pub(super) struct EventParser {
@@ -39,29 +47,29 @@ impl EventParser {
         Self { event: Event { id, ..Event::default() }, ..Self::default() }
     }
 
-    /// Adds the next bytes, and returns the events that they complete.
-    pub(super) fn add(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLarge> {
+    /// Adds the next bytes, and returns the events and comments that they complete.
+    pub(super) fn add(&mut self, bytes: &[u8]) -> Result<Vec<Block>, TooLarge> {
         self.size += bytes.len();
-        let mut events = Vec::new();
+        let mut blocks = Vec::new();
         let mut rest = bytes;
         // The server ends lines with a line feed only.
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             self.unread.extend(&rest[..end]);
             rest = &rest[end + 1..];
             let line = std::mem::take(&mut self.unread);
-            events.extend(self.line(&String::from_utf8_lossy(&line)));
+            blocks.extend(self.line(&String::from_utf8_lossy(&line)));
         }
         self.unread.extend(rest);
-        if self.size > MAX_SIZE { Err(TooLarge) } else { Ok(events) }
+        if self.size > MAX_SIZE { Err(TooLarge) } else { Ok(blocks) }
     }
 
-    fn line(&mut self, line: &str) -> Option<Event> {
+    fn line(&mut self, line: &str) -> Option<Block> {
         let line = line.strip_suffix('\r').unwrap_or(line);
         if line.is_empty() {
             self.size = 0;
             let id = self.event.id.clone();
             let event = std::mem::replace(&mut self.event, Event { id, ..Event::default() });
-            return std::mem::take(&mut self.has_data).then_some(event);
+            return std::mem::take(&mut self.has_data).then_some(Block::Event(event));
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -81,7 +89,8 @@ impl EventParser {
             "retry" => {
                 self.retry = value.parse().ok().map(Duration::from_millis).or(self.retry);
             }
-            // A comment, or a field of a later version.
+            "" => return Some(Block::Comment),
+            // A field of a later version.
             _ => {}
         }
         None
@@ -90,11 +99,15 @@ impl EventParser {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, EventParser, MAX_SIZE};
+    use super::{Block, Event, EventParser, MAX_SIZE};
     use std::time::Duration;
 
-    fn event(name: &str, data: &str, id: Option<&str>) -> Event {
-        Event { name: name.to_owned(), data: data.to_owned(), id: id.map(str::to_owned) }
+    fn event(name: &str, data: &str, id: Option<&str>) -> Block {
+        Block::Event(Event {
+            name: name.to_owned(),
+            data: data.to_owned(),
+            id: id.map(str::to_owned),
+        })
     }
 
     #[test]
@@ -104,6 +117,7 @@ mod tests {
             id: b\n\nevent: patch\ndata: \u{e9}\n\n\
             event: failed\nid:\ndata: 2\n\nevent: stale\ndata: 3\n\ndata: unfinished\n";
         let expected = [
+            Block::Comment,
             event("change", "{\n}", Some("\"a\"")),
             event("stale", "1", Some("\"a\"")),
             event("patch", "\u{e9}", Some("b")),
@@ -113,8 +127,8 @@ mod tests {
         for size in [1, 2, 3, 7, text.len()] {
             let mut parser = EventParser::after(None);
             let parts = text.as_bytes().chunks(size);
-            let events: Vec<_> = parts.flat_map(|part| parser.add(part).unwrap()).collect();
-            assert_eq!(events, expected, "parts of {size}");
+            let blocks: Vec<_> = parts.flat_map(|part| parser.add(part).unwrap()).collect();
+            assert_eq!(blocks, expected, "parts of {size}");
             assert_eq!(parser.retry, Some(Duration::from_millis(1500)));
         }
     }
