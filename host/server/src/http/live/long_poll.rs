@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::client::Client;
 use super::content::Content;
 use super::resolve::{Answer, Outcome};
+use super::waiter::Waiter;
 use super::{Live, Refusal, moment_until};
 use crate::cache::RecordedResponse;
 use crate::http::reply;
@@ -31,23 +32,13 @@ pub(in crate::http) async fn long_poll(
 ) -> Result<Option<Outcome>, Refusal> {
     // Clients that began to wait together do not return together.
     let deadline = Instant::now() + wait.mul_f64(1.0 - fastrand::f64() / 16.0);
-    let changed = async {
-        let mut waiter = live.wait(client, answer).await?;
-        let mut version = waiter.newest().await?;
-        loop {
-            match version.content() {
-                Content::Response(response) if has(request, response).await => {}
-                Content::Response(response) => return Ok(Ok(Arc::clone(response))),
-                Content::Error(response) | Content::Failure(response, _) => {
-                    return Ok(Err(Arc::clone(response)));
-                }
-                // Of these, the waiter is not a client.
-                Content::Moved | Content::Ended(_) => {}
-            }
-            version = waiter.next().await?;
-        }
+    let waiter = match timeout_at(deadline, live.wait(client, answer)).await {
+        Ok(Ok(waiter)) => waiter,
+        // A client that comes after the end is alone.
+        Ok(Err(Refusal::Ending(_))) | Err(_) => return Ok(None),
+        Ok(Err(refusal)) => return Err(refusal),
     };
-    match timeout_at(deadline, changed).await {
+    match timeout_at(deadline, changed(waiter, request)).await {
         Ok(Ok(outcome)) => Ok(Some(outcome)),
         Ok(Err(Refusal::Ending(end))) => {
             sleep_until(moment_until(end).min(deadline)).await;
@@ -55,6 +46,23 @@ pub(in crate::http) async fn long_poll(
         }
         Ok(Err(refusal)) => Err(refusal),
         Err(_) => Ok(None),
+    }
+}
+
+/// Waits for a response that the client of this request does not have.
+async fn changed(mut waiter: Waiter, request: &Request<()>) -> Result<Outcome, Refusal> {
+    let mut version = waiter.newest().await?;
+    loop {
+        match version.content() {
+            Content::Response(response) if has(request, response).await => {}
+            Content::Response(response) => return Ok(Ok(Arc::clone(response))),
+            Content::Error(response) | Content::Failure(response, _) => {
+                return Ok(Err(Arc::clone(response)));
+            }
+            // The waiter returns none of these.
+            Content::Moved | Content::Ended(_) => {}
+        }
+        version = waiter.next().await?;
     }
 }
 
