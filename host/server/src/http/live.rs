@@ -17,6 +17,7 @@
 //! | `version.rs` | a version of a response, which all waiters of an entry share |
 //! | `entries.rs` | the entries, by key and by the values that their responses read |
 //! | `due.rs` | the entries to evaluate, with a limit for each mount |
+//! | `failures.rs` | the failures of the last moments, which are not repeated at once |
 //! | `evaluator.rs` | runs the modules of entries whose values changed, on a thread of its own |
 //! | `changes.rs` | notices publications, and activations of modules |
 //! | `run_budget.rs` | the limit of runs a second |
@@ -41,6 +42,7 @@ mod entries;
 mod evaluator;
 mod event;
 pub(super) mod event_stream;
+mod failures;
 #[cfg(test)]
 mod fixture;
 mod gzip;
@@ -135,6 +137,12 @@ impl Live {
     /// Returns an error if it cannot wait.
     pub(super) async fn wait(&self, client: Client, answer: Answer) -> Result<Waiter, Refusal> {
         Waiter::new(Arc::clone(&self.0), client, answer).await
+    }
+
+    /// Returns the failure of a run for an equal request that was not long ago: clients that connect
+    /// again and again cause no more runs than `min-interval` allows.
+    pub(super) fn recent_failure(&self, client: &Client) -> Option<Answer> {
+        self.0.entries().recent_failure(&client.request(), &self.0.registry)
     }
 
     /// Ends all waits until this moment, each one at a random moment before.

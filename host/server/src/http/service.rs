@@ -213,10 +213,18 @@ impl Service {
             span.record("trace_id", trace.trace_id());
         }
         let mut served = None;
+        let peer = client.address.map_or(Peer::SEVERAL, Peer::from);
         let response = async {
             let mut is_failure = false;
             let (active, outcome, origin) = match pending {
                 Pending::Encode(active, response) => (active, Ok(response), Origin::Cache),
+                Pending::Run { .. }
+                    if let Some((active, outcome)) =
+                        self.recent_failure(interest, peer, &request, &id) =>
+                {
+                    is_failure = true;
+                    (active, outcome, Origin::Cache)
+                }
                 Pending::Run { guest_request, uncached } => {
                     match mount.run(guest_request, uncached, &self.state).await {
                         Ok(Responded { active, response }) => (active, Ok(response), Origin::Run),
@@ -245,7 +253,6 @@ impl Service {
                     outcome,
                     is_failure,
                 };
-                let peer = client.address.map_or(Peer::SEVERAL, Peer::from);
                 let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
                 // The wait is not part of the time of the request.
                 served = start.map(|start| start.elapsed());
@@ -290,6 +297,26 @@ impl Service {
         }
     }
 
+    /// Returns the client of a request that waits.
+    fn client(&self, request: &Request<()>, peer: Peer, id: &RequestId) -> Client {
+        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        Client::new(&self.guest_request(request, target, id), peer)
+    }
+
+    /// Returns the failure with which a stream begins, if the run of the module was not long ago.
+    fn recent_failure(
+        &self,
+        interest: Interest,
+        peer: Peer,
+        request: &Request<()>,
+        id: &RequestId,
+    ) -> Option<(Arc<ActiveModule>, Outcome)> {
+        let Interest::Stream { .. } = interest else { return None };
+        let Answer { active, outcome, .. } =
+            self.live.recent_failure(&self.client(request, peer, id))?;
+        Some((active?, outcome))
+    }
+
     /// Returns the HTTP response to a request that waits for a change, or for a stream.
     async fn wait(
         &self,
@@ -299,8 +326,7 @@ impl Service {
         id: &RequestId,
     ) -> HttpResponse {
         let WaitingRequest { interest, peer, admitted } = waiting;
-        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-        let client = || Client::new(&self.guest_request(request, target, id), peer);
+        let client = || self.client(request, peer, id);
         let is_repeatable = |outcome: &Outcome| match outcome {
             Ok(response) => response.commands().is_empty(),
             Err(_) => true,

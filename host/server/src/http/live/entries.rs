@@ -14,6 +14,7 @@ use super::broadcast::{Broadcast, Subscriber};
 use super::client::Client;
 use super::content::Content;
 use super::due::DueEntries;
+use super::failures::RecentFailures;
 use super::key::Key;
 use super::limits::LiveLimits;
 use super::resolve::Answer;
@@ -42,6 +43,7 @@ pub(super) struct Entries {
     readers: HashMap<StateValue, HashSet<EntryId>>,
     due: DueEntries,
     budget: RunBudget,
+    failures: RecentFailures,
     by_peer: HashMap<Peer, u32>,
     by_mount: HashMap<MountPath, u32>,
     waiters: usize,
@@ -126,6 +128,7 @@ impl Entries {
             readers: HashMap::new(),
             due: DueEntries::default(),
             budget,
+            failures: RecentFailures::default(),
             by_peer: HashMap::new(),
             by_mount: HashMap::new(),
             waiters: 0,
@@ -155,6 +158,7 @@ impl Entries {
             // Only a request of its own executes them.
             return Err(NotAdded::Refused(Refusal::Ending(Instant::now())));
         }
+        self.keep_failure(request, &answer);
         let key = Key::new(request, &answer);
         let mount = answer.mount.path().clone();
         let id = self.by_key.get(&key).copied();
@@ -199,6 +203,26 @@ impl Entries {
         }
         let counted = self.tally.count(client.size(), self.limits.memory.as_u64())?;
         self.has_room(client.peer, &mount, false).then(|| self.join(id, client, mount, counted))
+    }
+
+    /// Returns the failure of the active module for an equal request not long ago.
+    pub(super) fn recent_failure(
+        &mut self,
+        request: &GuestRequest,
+        registry: &Registry,
+    ) -> Option<Answer> {
+        let mount = registry.now().route(request.target.path()).path().clone();
+        let failure = self.failures.get(&Key::of_failure(request, &mount))?;
+        let answer = &failure.answer;
+        answer.is_current(registry, request.target.path()).then(|| answer.clone())
+    }
+
+    fn keep_failure(&mut self, request: &GuestRequest, answer: &Answer) {
+        if answer.is_failure {
+            let key = Key::new(request, answer);
+            let generation = self.seen.generation();
+            self.failures.add(key, answer, generation, &self.limits, &self.tally);
+        }
     }
 
     /// Adds a waiter to an entry.
@@ -270,6 +294,7 @@ impl Entries {
     /// Takes the entries that are due now and whose mounts may begin evaluations. Each task must
     /// be completed.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Task> {
+        self.failures.forget(now);
         let mut tasks = Vec::new();
         while let Some((time, id)) = self.due.first()
             && time <= now
@@ -333,6 +358,8 @@ impl Entries {
         if !is_error {
             entry.backoff = backoff();
         }
+        let request = Arc::clone(&entry.request);
+        self.keep_failure(&request, &answer);
         let is_changed = self.offer(id, answer, registry);
         if was_run && !is_changed {
             self.tally.ran_without_change();
@@ -379,7 +406,12 @@ impl Entries {
         let stale_since = stale_since(&body.content, &self.seen);
         let id = self.next;
         self.next += 1;
-        let is_error = answer.outcome.is_err();
+        // It may be a failure that was kept.
+        let failure = self.failures.get(&key).filter(|_| answer.is_failure);
+        let last_run = failure.map(|failure| failure.time);
+        let is_of_before =
+            failure.is_some_and(|failure| failure.generation < self.seen.generation());
+        let is_error = answer.outcome.is_err() && !is_of_before;
         let newest = answer.outcome.as_ref().ok().map(|response| response.generation());
         let entry = Entry {
             key: Some(key.clone()),
@@ -391,7 +423,7 @@ impl Entries {
             versions: Broadcast::new(Arc::new(Version { body, stale_since })),
             waiters: 0,
             evaluation: Evaluation::Current,
-            last_run: None,
+            last_run,
             backoff: backoff(),
             _counted: of_request,
         };

@@ -42,6 +42,11 @@ impl Key {
         }
     }
 
+    /// Returns its size in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns the key of a request for which the module fails. The parts that it read before
     /// that are not known.
     pub(super) fn of_failure(request: &GuestRequest, mount: &MountPath) -> Self {

@@ -164,8 +164,12 @@ impl Shared {
             Ok(answer) => return Ok(Resolved::Answer(answer)),
             Err(missed) => missed,
         };
-        let joined = self.entries().join_failure(client, request, &self.registry);
-        joined.map(Resolved::Failure).ok_or(missed)
+        let mut entries = self.entries();
+        if let Some(added) = entries.join_failure(client, request, &self.registry) {
+            return Ok(Resolved::Failure(added));
+        }
+        let failure = entries.recent_failure(request, &self.registry);
+        failure.map(Resolved::Answer).ok_or(missed)
     }
 
     fn add(
