@@ -413,17 +413,24 @@ pub fn that_needs_a_chain() -> Vec<u8> {
     )
 }
 
-/// Returns a component that responds with 200 and the first value of this header, if any.
+/// Returns a component that responds with 200 and the first value of this header as text, if any.
 #[must_use]
 pub fn that_returns(header: &str) -> Vec<u8> {
     let length = header.len();
     calling(
         &format!(
             r#"(import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
-               (data (i32.const 64) "{header}")"#
+               (data (i32.const 64) "{header}")
+               (data (i32.const 304) "content-typetext/plain")"#
         ),
         &format!(
-            "(call $header (i32.const 64) (i32.const {length}) (i32.const 1024))
+            "(i32.store (i32.const 4) (i32.const 32))
+             (i32.store (i32.const 8) (i32.const 1))
+             (i32.store (i32.const 32) (i32.const 304))
+             (i32.store (i32.const 36) (i32.const 12))
+             (i32.store (i32.const 40) (i32.const 316))
+             (i32.store (i32.const 44) (i32.const 10))
+             (call $header (i32.const 64) (i32.const {length}) (i32.const 1024))
              (if (i32.load (i32.const 1028)) (then
                  (i64.store (i32.const 12) (i64.load (i32.load (i32.const 1024))))))
              (i32.store16 (i32.const 0) (i32.const 200))

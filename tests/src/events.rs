@@ -4,8 +4,8 @@ use std::io::Write;
 
 use flate2::write::GzDecoder;
 use http_body_util::BodyExt;
-use hyper::HeaderMap;
 use hyper::body::Incoming;
+use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
 
 use crate::client::Client;
@@ -40,9 +40,39 @@ impl Events {
     ///
     /// Panics if the response is not a stream.
     pub async fn open(client: &mut Client, path: &str, headers: &[(&str, &str)]) -> Self {
+        Self::try_open(client, path, headers).await.unwrap()
+    }
+
+    /// Opens the stream of a path, with further headers.
+    ///
+    /// # Errors
+    ///
+    /// Returns the status of the response if that is another one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a success is not a stream.
+    pub async fn try_open(
+        client: &mut Client,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Self, StatusCode> {
         let headers = [&[("accept", "text/event-stream")], headers].concat();
         let begin = client.begin("GET", path, &headers);
         let response = within(&format!("a stream of {path}"), begin).await.unwrap();
+        if response.status() != StatusCode::OK {
+            return Err(response.status());
+        }
+        Ok(Self::of(response))
+    }
+
+    /// Reads a response that is a stream.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is another one.
+    #[must_use]
+    pub fn of(response: Response<Incoming>) -> Self {
         assert_eq!(response.status(), 200, "{:?}", response.headers());
         let (head, body) = response.into_parts();
         assert_eq!(head.headers["content-type"], "text/event-stream");

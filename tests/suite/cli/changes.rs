@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener as AsyncListener;
 
 use super::check_failure;
-use crate::http::live::apply;
+use crate::http::live_streams::apply;
 use crate::http::tls;
 
 /// Starts to watch, and returns the process with the first line of its output.

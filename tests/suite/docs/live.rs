@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::page::{Page, code};
-use crate::http::live::apply;
+use crate::http::live_streams::apply;
 
 /// The address in the page.
 const ADDRESS: &str = "localhost:3000";

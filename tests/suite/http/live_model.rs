@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytesize::ByteSize;
 use relayer_rest_host::LiveLimits;
 use relayer_rest_host::registry::Mounts;
 use relayer_rest_host::reload::{Modules, ReloadError};
@@ -24,7 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::live::apply;
+use super::live_streams::apply;
 
 /// The workers of which each state has all but one, so that a patch is short.
 const WORKERS: u64 = 60;
@@ -73,6 +74,8 @@ struct Follower {
     path: &'static str,
     last: watch::Receiver<Option<u64>>,
     random: fastrand::Rng,
+    /// Whether the server may refuse its requests, and end its waits.
+    is_refused: bool,
 }
 
 /// The events of a client, by kind.
@@ -131,6 +134,10 @@ impl Follower {
 
     /// Checks the status of a failure, and returns the state that it names.
     fn check_failure(&self, status: u64, body: &Value) -> Option<u64> {
+        if self.is_refused && status == 503 {
+            assert_eq!(body["result"]["name"], "Overloaded");
+            return None;
+        }
         assert_eq!(status, 500, "{}: {body}", self.path);
         match self.path {
             "/?mode=error" => Some(body.as_u64().unwrap()),
@@ -156,7 +163,14 @@ impl Follower {
             headers.extend(patches.then_some(("prefer", "patch")));
             headers.extend(self.random.bool().then_some(("accept-encoding", "gzip")));
             let mut is_stale = false;
-            let mut events = Events::open(&mut client, self.path, &headers).await;
+            let mut events = match Events::try_open(&mut client, self.path, &headers).await {
+                Ok(events) => events,
+                Err(status) => {
+                    assert!(self.is_refused && status == 503, "{status}");
+                    sleep(Duration::from_millis(self.random.u64(..20))).await;
+                    continue;
+                }
+            };
             if tag.is_some() && self.is_last(&seen) {
                 // Nothing follows for a client that has it.
                 assert_eq!(events.next_block().await.unwrap(), ":");
@@ -167,8 +181,12 @@ impl Follower {
                     sleep(Duration::from_millis(self.random.u64(..100))).await;
                 }
                 let event = tokio::select! {
-                    event = events.next() => event.expect("the server does not end"),
+                    event = events.next() => event,
                     _ = self.last.changed() => break,
+                };
+                let Some(event) = event else {
+                    assert!(self.is_refused, "the server does not end");
+                    break;
                 };
                 match &*event.name {
                     "change" => document = Some(event.json()),
@@ -255,17 +273,12 @@ struct Deployment {
 }
 
 impl Deployment {
-    async fn new() -> Self {
+    async fn new(live: LiveLimits) -> Self {
         let folder = Folder::new();
         let file = folder.write("relayer-rest.toml", SETTINGS);
         folder.replace("module.wasm", component::live(*b"steady", 0));
         let state = StatePublisher::new().reader();
         let modules = server::modules(file.into(), &folder.join("cache"), &state).await;
-        let live = LiveLimits {
-            min_interval: Duration::from_millis(1),
-            runs_per_second: 1_000_000,
-            ..LiveLimits::default()
-        };
         let server = TestServer::builder().registry(Arc::clone(&modules.registry)).live(live);
         let server = server.without_state().start().await;
         Self { folder, modules, server }
@@ -294,7 +307,26 @@ async fn get(server: &TestServer) -> Response {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_client_sees_states_in_their_order_and_the_last_one() {
-    let deployment = Deployment::new().await;
+    let min_interval = Duration::from_millis(1);
+    let live = LiveLimits { min_interval, runs_per_second: 1_000_000, ..LiveLimits::default() };
+    check(live, false).await;
+}
+
+/// There is too little memory for all versions, and clients wait for runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_client_sees_them_also_within_tight_limits() {
+    let live = LiveLimits {
+        min_interval: Duration::from_millis(1),
+        runs_per_second: 20,
+        memory: ByteSize::kib(40),
+        ..LiveLimits::default()
+    };
+    check(live, true).await;
+}
+
+/// Checks what clients see within these limits.
+async fn check(live: LiveLimits, is_refused: bool) {
+    let deployment = Deployment::new(live).await;
     let Deployment { server, .. } = &deployment;
     publish(&server.publisher, 0);
     assert!(deployment.reload(&component::live(*b"broken", 0)).await);
@@ -307,7 +339,8 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
     let paths = ["/", "/?mode=error", "/?mode=panic", "/?other"];
     for (number, path) in (0..16).zip(paths.into_iter().cycle()) {
         let random = random.fork();
-        let follower = Follower { address: server.address, path, last: last.clone(), random };
+        let (address, last) = (server.address, last.clone());
+        let follower = Follower { address, path, last, random, is_refused };
         match number / 4 {
             0 => followers.spawn(follower.stream(false, number == 0)),
             1 => followers.spawn(follower.stream(true, number == 5)),
@@ -348,7 +381,7 @@ async fn each_client_sees_states_in_their_order_and_the_last_one() {
                 // Others come and go.
                 let mut client = Client::http1(server.address).await;
                 let path = format!("/?mode=none&{step}");
-                drop(Events::open(&mut client, &path, &[]).await);
+                drop(Events::try_open(&mut client, &path, &[]).await);
             }
             820..900 => sleep(Duration::from_micros(random.u64(..3_000))).await,
             _ => tokio::task::yield_now().await,

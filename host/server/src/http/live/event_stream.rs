@@ -422,6 +422,23 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn clients_share_the_bytes_of_an_event() {
+        let fixture = Fixture::new();
+        for is_compressed in [false, true] {
+            let (mut streams, mut places) = (Vec::new(), Vec::new());
+            for _ in 0..3 {
+                let mut events = fixture.stream(is_compressed).await;
+                if is_compressed {
+                    events.next().await.unwrap();
+                }
+                places.push(events.next().await.unwrap().as_ptr());
+                streams.push(events);
+            }
+            assert_eq!(places, [places[0]; 3], "{is_compressed}");
+        }
+    }
+
     /// A client does not get the event that is too large for the memory of responses.
     #[tokio::test]
     async fn a_stream_that_is_given_up_ends_correctly() {

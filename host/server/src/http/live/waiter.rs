@@ -186,3 +186,63 @@ impl Shared {
         added
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Client, Content, Waiter};
+    use crate::http::connections::Peer;
+    use crate::http::live::fixture::{Fixture, request};
+    use crate::http::live::resolve::Answer;
+    use bytes::Bytes;
+    use futures_util::FutureExt;
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    /// A comment of its stream interrupts a client that waits for a run of its own.
+    #[tokio::test]
+    async fn a_client_whose_move_was_interrupted_moves_on() {
+        let fixture = Fixture::new();
+        let shared = Arc::clone(&fixture.live.0);
+        let waiter = async |headers: &[(&'static str, &str)]| {
+            let mut request = request("/state");
+            for (name, value) in headers {
+                request.headers.insert(*name, value.parse().unwrap());
+            }
+            let client = Client::new(&request, Peer::SEVERAL);
+            let added = shared.join(&client, Some(fixture.answer().await)).await;
+            Waiter { shared: Arc::clone(&shared), client, added: added.ok() }
+        };
+        let mut first = waiter(&[]).await;
+        let mut second = waiter(&[("x-other", "1")]).await;
+        assert!(second.next().await.is_ok());
+        let mut due = Instant::now();
+        let mut evaluate = |is_failure| {
+            let snapshot = fixture.publisher.reader().snapshot();
+            let mut entries = shared.entries();
+            entries.observe(&snapshot);
+            due += Duration::from_secs(2);
+            let task = entries.take_due(due).pop().unwrap();
+            let mount = fixture.registry.at("/").unwrap();
+            let active = mount.active().map(|active| Arc::clone(&active));
+            let outcome = Err(Arc::new(hyper::Response::new(Bytes::from_static(b"failed"))));
+            let answer = Answer { mount, active, outcome, is_failure };
+            entries.complete(task, answer, true, &fixture.registry);
+        };
+        fixture.publisher.update_state(|state| state.chains.push("b".into()));
+        evaluate(true);
+        assert!(matches!(first.next().await.unwrap().content(), Content::Failure(..)));
+        // The other request may succeed, and needs a run.
+        let turn = shared.turn.lock().await;
+        assert!(second.next().now_or_never().is_none());
+        assert_eq!(fixture.tally.status().waiters, 1);
+        // What the entry has then is not the response of the client.
+        evaluate(false);
+        assert!(matches!(first.next().await.unwrap().content(), Content::Error(_)));
+        drop((turn, first));
+        let version = second.next().await.unwrap();
+        let response = fixture.answer().await.outcome.unwrap();
+        assert_eq!(version.content().text(), Some(&response.plain().body));
+        assert_eq!((fixture.tally.status().waiters, fixture.tally.status().entries), (1, 1));
+        assert!(second.next().now_or_never().is_none(), "nothing has changed");
+    }
+}

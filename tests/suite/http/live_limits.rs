@@ -1,0 +1,437 @@
+//! Are clients that wait within their limits, and do they end with the server?
+
+use super::live::{WAIT, add_worker, same, streams_of_same, wait_for_change, waiters};
+use bytesize::ByteSize;
+use relayer_rest_host::state::{ChainConfig, ChainKind, Object, Worker};
+use relayer_rest_host::{HttpLimits, LiveLimits};
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component;
+use relayer_rest_tests::events::Events;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::server::{TestServer, engine, extension, patient};
+use relayer_rest_tests::wait::{until, within};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Streams do not count as idle or stalled either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_outlives_the_limit_of_idle_connections() {
+    let second = Duration::from_secs(1);
+    let http = HttpLimits { idle: second, stalled: second, ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    events.next().await.unwrap();
+    let mut multiplexed = Client::http2(server.address).await;
+    let mut others = Events::open(&mut multiplexed, "/state", &[]).await;
+    others.next().await.unwrap();
+    let mut idle = server.connect().await;
+    idle.get("/version").await;
+    idle.closed().await;
+    let mut later = server.connect().await;
+    later.get("/version").await;
+    later.closed().await;
+    add_worker(&server.publisher, 1_000);
+    assert_eq!(events.next().await.unwrap().name, "change");
+    assert_eq!(others.next().await.unwrap().name, "change");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_budget_of_runs_delays_responses_in_their_order() {
+    const COUNT: usize = 6;
+    let live = LiveLimits {
+        runs_per_second: 2,
+        min_interval: Duration::from_millis(1),
+        ..LiveLimits::default()
+    };
+    let server = TestServer::builder().live(live).start().await;
+    let ids: Vec<_> = (0..COUNT).map(|number| format!("chain-{number}")).collect();
+    let publish = |max_gas| {
+        let chain = |id: &String| ChainConfig {
+            max_gas: Some(max_gas),
+            ..ChainConfig::new(&**id, ChainKind::CosmosSdk)
+        };
+        server.publisher.set_chains(ids.iter().map(chain).collect()).unwrap();
+    };
+    publish(0);
+    let mut streams = Vec::new();
+    for id in &ids {
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, &format!("/chain/{id}"), &[]).await;
+        events.next().await.unwrap();
+        streams.push((client, events));
+    }
+    let start = Instant::now();
+    // The budget has two runs at once, and one each half second after that; no response waits for
+    // more than the others.
+    publish(1);
+    for (_, events) in &mut streams {
+        assert_eq!(events.next().await.unwrap().name, "change");
+    }
+    assert_eq!(server.live.status().runs, COUNT as u64);
+    assert!(start.elapsed() >= Duration::from_millis(1_900), "{:?}", start.elapsed());
+}
+
+/// The budget is also the limit of clients that look for responses of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_for_responses_of_their_own_are_within_the_budget() {
+    const COUNT: usize = 6;
+    let live = LiveLimits { runs_per_second: 2, ..LiveLimits::default() };
+    let server = TestServer::builder().component(&same()).live(live).start().await;
+    let mut streams = streams_of_same(&server, 0..COUNT).await;
+    assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
+    let start = Instant::now();
+    for (number, (_, events)) in streams.iter_mut().enumerate() {
+        assert_eq!(events.next().await.unwrap().data, number.to_string());
+    }
+    assert!(start.elapsed() >= Duration::from_millis(1_400), "{:?}", start.elapsed());
+}
+
+/// The wait of a client that looks for a response of its own is not longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_the_budget_is_part_of_the_time_of_a_request() {
+    const COUNT: usize = 20;
+    let live = LiveLimits { runs_per_second: 1, ..LiveLimits::default() };
+    let server = TestServer::builder().component(&same()).live(live).start().await;
+    let mut polls = Vec::new();
+    for query in 0..COUNT {
+        let mut client = server.connect().await;
+        let path = format!("/a?{query}");
+        let etag = client.get(&path).await.header("etag").to_owned();
+        let headers = [("if-none-match", etag), ("prefer", "wait=2".to_owned())];
+        polls.push(tokio::spawn(async move {
+            let headers = headers.each_ref().map(|(name, value)| (*name, &**value));
+            client.request_with("GET", &path, &headers).await.status.as_u16()
+        }));
+    }
+    waiters(&server, COUNT as u64).await;
+    assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
+    let mut statuses = Vec::new();
+    for poll in polls {
+        statuses.push(within("the end of the wait", poll).await.unwrap());
+    }
+    // The budget has a run for each after 20 seconds.
+    assert!(statuses.contains(&304), "{statuses:?}");
+    assert!(statuses.iter().all(|status| [200, 304].contains(status)), "{statuses:?}");
+}
+
+/// Requests of one entry need one each when the module begins to tell them apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_is_refused_if_there_is_no_room_for_a_response_of_its_own() {
+    let live = LiveLimits { entries: 1, ..LiveLimits::default() };
+    let server = TestServer::builder().component(&same()).live(live).start().await;
+    let polls = [
+        wait_for_change(server.connect().await, "/a?1").await,
+        wait_for_change(server.connect().await, "/a?2").await,
+    ];
+    let mut streams = streams_of_same(&server, 3..=4).await;
+    waiters(&server, 4).await;
+    assert_eq!(server.live.status().entries, 1);
+    assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
+    for (poll, query) in polls.into_iter().zip(["1", "2"]) {
+        let response = within("the end of the wait", poll).await.unwrap();
+        if response.status == 503 {
+            response.check_error(
+                503,
+                "Overloaded",
+                "too many requests are being handled; try again",
+            );
+            assert!(response.headers.contains_key("retry-after"));
+        } else {
+            assert_eq!((response.status.as_u16(), response.text()), (200, query));
+        }
+    }
+    let mut refused = 0;
+    for (number, (_, events)) in streams.iter_mut().enumerate() {
+        if let Some(event) = events.next().await {
+            assert_eq!(event.data, (3 + number).to_string());
+        } else {
+            assert!(events.retry.is_some());
+            refused += 1;
+        }
+    }
+    assert!(refused > 0 && server.live.status().refused >= refused, "{refused}");
+}
+
+/// A failure is not cached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_reconnect_to_a_failure_cause_one_run_in_each_interval() {
+    let live = LiveLimits { min_interval: Duration::from_hours(1), ..LiveLimits::default() };
+    let module = component::that_traps_at_a_header(1);
+    let server = TestServer::builder().component(&module).live(live).start().await;
+    let runs = || server.api().status().module().unwrap().runs;
+    let before = runs();
+    for mode in ["a", "b"] {
+        for _ in 0..20 {
+            let mut client = server.connect().await;
+            let mut events = Events::open(&mut client, "/a", &[("x-mode", mode)]).await;
+            let failed = events.next().await.unwrap();
+            assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(500)));
+            // Also of what was published since.
+            add_worker(&server.publisher, 1_000);
+        }
+    }
+    assert_eq!(runs(), before + 2);
+    // Other clients are not delayed.
+    let mut client = server.connect().await;
+    assert_eq!(client.request_with("GET", "/a", &[("x-mode", "a")]).await.status, 500);
+    assert_eq!(runs(), before + 3);
+    // The failure is not that of another module.
+    assert!(server.swap(same()).await.is_accepted());
+    let mut events = Events::open(&mut client, "/a", &[("x-mode", "a")]).await;
+    assert_eq!(events.next().await.unwrap().data, "same");
+}
+
+/// Each client of a proxy is a peer of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limit_of_a_peer_is_that_of_the_client_behind_a_trusted_proxy() {
+    let files = Folder::new();
+    let text = "[http]\ntrusted-proxies = ['127.0.0.0/8']\n[live]\nwaiters-per-peer = 1\n";
+    let settings = files.write("relayer-rest.toml", text);
+    let serving = Program::server().args(["--config", &settings]).start().await;
+    let mut kept = Vec::new();
+    for (peer, status) in
+        [("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.1", 503), ("192.0.2.2", 503)]
+    {
+        let mut client = serving.connect().await;
+        let headers = [("accept", "text/event-stream"), ("x-forwarded-for", peer)];
+        let response = client.begin("GET", "/version", &headers).await.unwrap();
+        assert_eq!(response.status(), status, "{peer}");
+        kept.push((client, response));
+    }
+}
+
+/// Clients that wait for a run of their own would not get one before the server ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_ends_waits_for_the_budget() {
+    const COUNT: usize = 40;
+    let live = LiveLimits { runs_per_second: 1, ..LiveLimits::default() };
+    let server = TestServer::builder().component(&same()).live(live).grace(Duration::from_secs(24));
+    let server = server.start().await;
+    let mut streams = streams_of_same(&server, 0..COUNT).await;
+    assert!(server.swap(component::that_returns_its_query()).await.is_accepted());
+    until("clients look for responses of their own", || server.live.status().runs > 0).await;
+    let stopped = server.stop();
+    for (_, events) in &mut streams {
+        while events.next().await.is_some() {}
+        assert!(events.retry.is_some(), "a client was not told to connect again");
+    }
+    drop(streams);
+    within("the end of the server", stopped).await.unwrap();
+}
+
+/// Memory that is free again is used without another change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_without_memory_is_sent_when_there_is_some() {
+    let live = LiveLimits { memory: ByteSize::kib(64), ..LiveLimits::default() };
+    let server = TestServer::builder().live(live).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    events.next().await.unwrap();
+    // Requests with large headers take nearly all memory.
+    let large = "a".repeat(8 << 10);
+    let mut others = Vec::new();
+    loop {
+        let mut client = server.connect().await;
+        let headers = [("accept", "text/event-stream"), ("x-large", &*large)];
+        let response = client.begin("GET", "/version", &headers).await.unwrap();
+        if response.status() == 503 {
+            break;
+        }
+        others.push((client, response));
+    }
+    assert!((1..=8).contains(&others.len()), "{}", others.len());
+    // At once: fewer workers would fit.
+    server.publisher.update_state(|state| {
+        let object = Object::Wallet { chain_id: "ibc-0".into() };
+        let worker = |id| Worker { id, object: object.clone(), data: None };
+        state.workers.extend((10_000..10_060).map(worker));
+    });
+    let failed = events.next().await.unwrap();
+    assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(503)), "{failed:?}");
+    drop(others);
+    let event = events.next().await.unwrap();
+    assert_eq!((&*event.name, &*event.data), ("change", server.get("/state").await.text()));
+}
+
+/// A wait that is over does not last until the end of the shutdown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_makes_no_wait_longer() {
+    let server = TestServer::builder().grace(Duration::from_hours(1)).start().await;
+    let mut client = server.connect().await;
+    let etag = client.get("/state").await.header("etag").to_owned();
+    let polling = tokio::spawn(async move {
+        let headers = [("if-none-match", &*etag), ("prefer", "wait=2")];
+        client.request_with("GET", "/state", &headers).await
+    });
+    waiters(&server, 1).await;
+    let stopped = server.stop();
+    assert_eq!(within("the end of the wait", polling).await.unwrap().status, 304);
+    within("the end of the server", stopped).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_end_at_shutdown_within_the_grace_period() {
+    let grace = Duration::from_secs(8);
+    let server = TestServer::builder().grace(grace).start().await;
+    let mut waits = Vec::new();
+    for [polling, mut streaming] in [
+        [Client::http1(server.address).await, Client::http1(server.address).await],
+        [Client::http2(server.address).await, Client::http2(server.address).await],
+    ] {
+        let polling = wait_for_change(polling, "/state").await;
+        let mut events = Events::open(&mut streaming, "/state", &[]).await;
+        assert_eq!(events.next().await.unwrap().name, "change");
+        waits.push((polling, streaming, events));
+    }
+    waiters(&server, 4).await;
+    let stopped = server.stop();
+    for (polling, _, mut events) in waits {
+        assert_eq!(within("the last event", events.next()).await, None);
+        let retry = events.retry;
+        assert!(retry.is_some_and(|time| (500..=3_000).contains(&time)), "{retry:?}");
+        assert_eq!(within("the end of the wait", polling).await.unwrap().status, 304);
+    }
+    within("the end of the server", stopped).await.unwrap();
+}
+
+/// A client may send another request on its connection while the server shuts down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_to_wait_during_the_shutdown_has_its_end_at_once() {
+    let hour = Duration::from_hours(1);
+    let server = TestServer::builder().grace(hour).drain(hour).start().await;
+    let mut clients = Vec::new();
+    let mut etag = String::new();
+    for _ in 0..4 {
+        let mut client = server.connect().await;
+        client.get("/state").await.header("etag").clone_into(&mut etag);
+        clients.push(client);
+    }
+    let mut client = server.connect().await;
+    let mut before = Events::open(&mut client, "/state", &[]).await;
+    before.next().await.unwrap();
+    let live = server.live.clone();
+    let stopped = server.stop();
+    until("the waits are ended", || live.status().wakeups == 1).await;
+    let mut polling = clients.pop().unwrap();
+    let headers = [("if-none-match", &*etag), WAIT];
+    let response = within("the response", polling.request_with("GET", "/state", &headers)).await;
+    assert_eq!(
+        (response.status.as_u16(), response.header("preference-applied")),
+        (304, "wait=300")
+    );
+    for headers in [&[][..], &[("accept-encoding", "gzip")], &[("last-event-id", &*etag)]] {
+        let mut client = clients.pop().unwrap();
+        let mut events = Events::open(&mut client, "/state", headers).await;
+        assert_eq!(events.next().await, None);
+        assert!(events.retry.is_some_and(|time| (500..=3_000).contains(&time)), "{headers:?}");
+    }
+    drop((before, client));
+    within("the end of the server", stopped).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_limit_refuses_the_client_that_exceeds_it() {
+    let limits = LiveLimits::default;
+    for (name, live) in [
+        ("waiters", LiveLimits { waiters: 1, ..limits() }),
+        ("waiters-per-peer", LiveLimits { waiters_per_peer: 1, ..limits() }),
+        ("waiters-per-mount", LiveLimits { waiters_per_mount: 1, ..limits() }),
+        ("entries", LiveLimits { entries: 1, ..limits() }),
+        // Room for one response with its encodings.
+        ("memory", LiveLimits { memory: ByteSize::kb(5), ..limits() }),
+    ] {
+        let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+        let tool = component::of_response(200, text, b"a");
+        let tool = extension("/ext/tool", &engine(&patient()), &tool);
+        let server = TestServer::builder().live(live).extension(tool).start().await;
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, "/version", &[]).await;
+        assert_eq!(events.next().await.unwrap().name, "change", "{name}");
+        let mut other = server.connect().await;
+        let accept = [("accept", "text/event-stream")];
+        let refused = other.request_with("GET", "/state", &accept).await;
+        let msg = "too many requests are being handled; try again";
+        refused.check_error(503, "Overloaded", msg);
+        assert!(refused.headers.contains_key("retry-after"), "{name}");
+        assert_eq!(server.live.status().refused, 1, "{name}");
+        let etag = other.get("/state").await.header("etag").to_owned();
+        let wait = [("if-none-match", &*etag), WAIT];
+        let refused = other.request_with("GET", "/state", &wait).await;
+        refused.check_error(503, "Overloaded", msg);
+        // The limits of a client or of a mount do not limit others.
+        let status = async |mut client: Client, path| {
+            client.begin("GET", path, &accept).await.unwrap().status().as_u16()
+        };
+        let elsewhere = Client::http1_from([127, 0, 0, 2], server.address).await;
+        let of_peer = if name == "waiters-per-peer" { 200 } else { 503 };
+        assert_eq!(status(elsewhere, "/state").await, of_peer, "{name}");
+        let of_mount = if name == "waiters-per-mount" { 200 } else { 503 };
+        assert_eq!(status(server.connect().await, "/ext/tool/").await, of_mount, "{name}");
+        // There is room again.
+        drop((client, events));
+        waiters(&server, 0).await;
+        Events::open(&mut other, "/version", &[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_publications_is_one_change() {
+    let min_interval = Duration::from_millis(300);
+    let live = LiveLimits { min_interval, ..LiveLimits::default() };
+    let server = TestServer::builder().live(live).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    let start = Instant::now();
+    (0..1_000).for_each(|id| add_worker(&server.publisher, 10_000 + id));
+    let last = server.get("/state").await;
+    let mut count = 0_u128;
+    while events.next().await.unwrap().data != last.text() {
+        count += 1;
+    }
+    let most = start.elapsed().as_millis() / min_interval.as_millis() + 2;
+    assert!(count <= most, "{count} events");
+    assert!(u128::from(server.live.status().runs) <= most, "{:?}", server.live.status());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_waiting_clients_are_evicted_last() {
+    let http = HttpLimits { connections: 2, ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let mut waiting = server.connect().await;
+    let mut events = Events::open(&mut waiting, "/state", &[]).await;
+    assert_eq!(events.next().await.unwrap().name, "change");
+    let mut idle = server.connect().await;
+    idle.get("/version").await;
+    // A connection is idle when its client has taken the response.
+    let is_taken = || server.connections.status().unsent == 0;
+    until("the responses are taken", is_taken).await;
+    let mut new = server.connect().await;
+    assert_eq!(new.get("/version").await.status, 200);
+    idle.closed().await;
+    add_worker(&server.publisher, 1_000);
+    assert_eq!(events.next().await.unwrap().name, "change");
+    // Nothing else is left to evict.
+    let mut other = Events::open(&mut new, "/chains", &[]).await;
+    assert_eq!(other.next().await.unwrap().name, "change");
+    until("the events are taken", is_taken).await;
+    assert_eq!(server.get("/version").await.status, 200);
+    until("one stream is closed", || server.live.status().waiters == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_long_polls_are_evicted_last() {
+    let http = HttpLimits { connections: 2, ..HttpLimits::default() };
+    let server = TestServer::builder().http(http).start().await;
+    let polling = wait_for_change(server.connect().await, "/state").await;
+    waiters(&server, 1).await;
+    let mut idle = server.connect().await;
+    idle.get("/version").await;
+    until("the response is taken", || server.connections.status().unsent == 0).await;
+    let mut new = server.connect().await;
+    assert_eq!(new.get("/version").await.status, 200);
+    idle.closed().await;
+    add_worker(&server.publisher, 1_000);
+    assert_eq!(within("the change", polling).await.unwrap().status, 200);
+}
