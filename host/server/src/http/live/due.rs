@@ -6,8 +6,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio::time::Instant;
 
-use super::entries::EntryId;
 use crate::registry::{Mount, MountPath};
+
+/// The number of an entry.
+pub(super) type EntryId = u64;
 
 /// The maximum number of concurrent evaluations of a mount.
 const MAX_EVALUATIONS: usize = 4;

@@ -13,7 +13,7 @@ use super::Refusal;
 use super::broadcast::{Broadcast, Subscriber};
 use super::client::Client;
 use super::content::Content;
-use super::due::DueEntries;
+use super::due::{DueEntries, EntryId};
 use super::failures::RecentFailures;
 use super::key::Key;
 use super::limits::LiveLimits;
@@ -29,9 +29,6 @@ use crate::registry::{MountPath, Registry};
 /// The first and the longest wait before a request is repeated that got an error of the host.
 const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
-
-/// The number of an entry.
-pub(super) type EntryId = u64;
 
 /// The entries.
 pub(super) struct Entries {
