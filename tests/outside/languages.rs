@@ -200,6 +200,12 @@ fn add_test_of_page(file: &Path) {
     fs::write(file, tests.replace(class, &format!("{class}    {block}\n"))).unwrap();
 }
 
+/// Returns the line of a module's source that calls an interface which it does not import.
+fn line_of_mount(file: &str) -> usize {
+    let source = fs::read_to_string(root().join("tests/guests/sdk").join(file)).unwrap();
+    1 + source.lines().position(|line| line.contains("host.mount()")).unwrap()
+}
+
 /// Checks that a capsule repeats the failure, with the place of its exception.
 async fn check_capsule(folder: &Path, problem: &str, place: &str) {
     let is_capsule = |path: &PathBuf| path.to_str().unwrap().ends_with(".capsule.json");
@@ -222,13 +228,13 @@ async fn check_capsule(folder: &Path, problem: &str, place: &str) {
 #[tokio::test]
 #[ignore = "needs node 20 and npm, with the npm registry"]
 async fn a_new_javascript_module_passes_its_tests_and_serves_when_mounted() {
-    author("js", "src/handle.js", "handle.js", "handle.js:").await;
+    let line = line_of_mount("handle.js");
+    author("js", "src/handle.js", "handle.js", &format!("handle.js:{line}:")).await;
 }
 
 #[tokio::test]
 #[ignore = "needs python3 with venv, and PyPI"]
 async fn a_new_python_module_passes_its_tests_and_serves_when_mounted() {
-    let source = fs::read_to_string(root().join("tests/guests/sdk/handle.py")).unwrap();
-    let line = 1 + source.lines().position(|line| line.contains("host.mount()")).unwrap();
+    let line = line_of_mount("handle.py");
     author("python", "handle.py", "handle.py", &format!("handle.py:{line} in mount")).await;
 }

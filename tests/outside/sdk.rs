@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use relayer_rest_sdk::Request;
 use relayer_rest_sdk::testing::FakeHost;
@@ -151,7 +151,17 @@ async fn compare(
     fs::copy(root().join("tests/guests/sdk").join(handler), mine.join(module)).unwrap();
     let (file, text) = driver;
     fs::write(mine.join(file), text).unwrap();
-    let (responses, missing, invalid, recorded) = run(&mine, program, file);
+    // The handler imports more than the one of a new module.
+    let world = fs::read_to_string(mine.join("wit/world.wit")).unwrap();
+    let more = ["commands", "log", "mount", "request", "snapshot", "state", "telemetry", "version"];
+    let imports = more.map(|name| format!("    import relayer:rest/{name}@0.1.0;\n")).concat();
+    let world = world.replace("    export", &format!("{imports}    export"));
+    fs::write(mine.join("wit/world.wit"), &world).unwrap();
+    let output = run(&mine, program, file);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let last = stdout.lines().last().unwrap_or_default();
+    let (responses, missing, invalid, recorded): (Vec<Value>, String, Vec<String>, Value) =
+        serde_json::from_str(last).unwrap_or_else(|_| panic!("{output:?}"));
 
     let expected = expected();
     assert_eq!(responses.len(), expected.len());
@@ -174,16 +184,22 @@ async fn compare(
     assert_eq!(recorded, json!([["ibc-0", null], [["warn", "shown"]]]), "{language}");
     // Otherwise the line of the author is not known.
     assert_eq!(invalid, invalid_values, "{language}");
+
+    // The test of an author fails without an import, as the module would.
+    fs::write(
+        mine.join("wit/world.wit"),
+        world.replace("    import relayer:rest/mount@0.1.0;\n", ""),
+    )
+    .unwrap();
+    let output = run(&mine, program, file);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains(&documented_remedy()), "{output:?}");
 }
 
-/// Returns the last line that a driver prints.
-fn run(folder: &Path, program: &str, file: &str) -> (Vec<Value>, String, Vec<String>, Value) {
+/// Runs a driver.
+fn run(folder: &Path, program: &str, file: &str) -> Output {
     let targets = serde_json::to_string(&targets()).unwrap();
-    let output = Command::new(program).args([file, &targets]).current_dir(folder).output().unwrap();
-    let stdout = String::from_utf8(output.stdout).unwrap();
-    let last = stdout.lines().last().unwrap_or_default();
-    serde_json::from_str(last)
-        .unwrap_or_else(|_| panic!("{stdout}{}", String::from_utf8_lossy(&output.stderr)))
+    Command::new(program).args([file, &targets]).current_dir(folder).output().unwrap()
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //!
 //! Each target panics if it finds a bug, and has a folder of inputs in `fuzz/corpus/`.
 
+pub mod files;
 pub mod sections;
 
 use std::fmt::Write as _;
@@ -41,7 +42,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their folders.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("config", config),
     ("setting", setting),
     ("upstream", upstream),
@@ -52,6 +53,9 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("control", control),
     ("component", component),
     ("openapi", openapi),
+    ("capsule", files::capsule),
+    ("changes", files::changes),
+    ("manifest", files::manifest),
     ("sections", sections::sections),
     ("generated", sections::generated),
 ];

@@ -112,11 +112,15 @@ impl OciRegistry {
 
     /// Adds a manifest under a tag, and returns its reference.
     pub fn add_manifest(&self, repository: &str, tag: &str, manifest: &Value) -> Reference {
-        let bytes = manifest.to_string().into_bytes();
-        let digest = Digest::new(&bytes);
+        self.add_manifest_bytes(repository, tag, manifest.to_string().as_bytes())
+    }
+
+    /// Adds the bytes of a manifest under a tag, and returns its reference.
+    pub fn add_manifest_bytes(&self, repository: &str, tag: &str, bytes: &[u8]) -> Reference {
+        let digest = Digest::new(bytes);
         let mut content = self.content.lock().unwrap();
         for name in [tag, &format!("sha256:{digest}")] {
-            content.manifests.insert(format!("{repository}/{name}"), bytes.clone());
+            content.manifests.insert(format!("{repository}/{name}"), bytes.to_owned());
         }
         drop(content);
         self.reference(repository, tag).pinned(digest)

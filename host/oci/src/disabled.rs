@@ -34,3 +34,22 @@ impl Registries {
         Err(RegistryError::Disabled)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Registries, RegistryError, RegistrySettings, SignaturePolicy};
+
+    #[test]
+    fn a_module_of_a_registry_is_refused_with_the_remedy() {
+        let registries = Registries::new(&RegistrySettings::default());
+        let digest = "0a".repeat(32);
+        let reference = format!("oci://127.0.0.1:5000/a/b@sha256:{digest}").parse().unwrap();
+        assert!(!registries.is_cached(&reference));
+        for policy in [SignaturePolicy::Optional, SignaturePolicy::AnySigner] {
+            let error = registries.pull(&reference, &policy, 1).unwrap_err();
+            assert!(matches!(error, RegistryError::Disabled), "{error}");
+            let expected = "this program is built without the feature registries; give a file";
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}

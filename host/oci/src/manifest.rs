@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use relayer_rest_common::Digest;
-use relayer_rest_common::text::truncate;
+use relayer_rest_common::text::for_log;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::RegistryError;
@@ -120,13 +120,13 @@ impl Manifest {
     pub(crate) fn component(&self) -> Result<&Descriptor, RegistryError> {
         let error = |problem: String| Err(RegistryError::Manifest(problem));
         if self.config.media_type != CONFIG {
-            let found = truncate(&self.config.media_type);
+            let found = for_log(&self.config.media_type);
             return error(format!("the configuration is {found}, not {CONFIG}"));
         }
         match &self.layers[..] {
             [layer] if layer.media_type == COMPONENT => Ok(layer),
             [layer] => {
-                let found = truncate(&layer.media_type);
+                let found = for_log(&layer.media_type);
                 error(format!("the layer is {found}, not {COMPONENT}"))
             }
             layers => error(format!("it has {} layers instead of one", layers.len())),
@@ -182,14 +182,14 @@ impl Descriptor {
 }
 
 fn invalid(error: &serde_json::Error) -> RegistryError {
-    RegistryError::Manifest(format!("not valid: {error}"))
+    RegistryError::Manifest(format!("not valid: {}", for_log(&error.to_string())))
 }
 
 fn read_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_digest(&text).ok_or_else(|| {
-        let text = truncate(&text);
-        serde::de::Error::custom(format!("{text:?} is not a digest sha256:…"))
+        let text = for_log(&text);
+        serde::de::Error::custom(format!("\"{text}\" is not a digest sha256:…"))
     })
 }
 
@@ -236,15 +236,20 @@ mod tests {
             (json!({ "schemaVersion": 2, "manifests": [] }).to_string(), "a list of images"),
             (without("/schemaVersion", json!(1)), "schema version 1"),
             (without("/config/mediaType", json!("x")), "the configuration is x, not"),
+            (without("/config/mediaType", json!("x\ny")), "the configuration is x\\ny, not"),
             (without("/layers/0/mediaType", json!("x")), "the layer is x, not"),
+            (without("/layers/0/mediaType", json!("x\ny")), "the layer is x\\ny, not"),
             (without("/layers", json!([])), "it has 0 layers"),
             (without("/layers", json!([layers, layers])), "it has 2 layers"),
             (without("/layers/0/digest", json!("sha512:00")), "is not a digest"),
+            (without("/layers/0/digest", json!("\n")), "\"\\n\" is not a digest"),
+            (without("/layers/0/size", json!("\n")), "not valid: invalid type"),
             (without("/layers/0/size", json!(-1)), "not valid: invalid value"),
         ] {
             let parsed = Manifest::parse(text.as_bytes());
             let error = parsed.and_then(|manifest| manifest.component().cloned()).unwrap_err();
-            assert!(error.to_string().contains(problem), "{error}");
+            let error = error.to_string();
+            assert!(error.contains(problem) && !error.contains('\n'), "{error}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use relayer_rest_common::text::truncate;
+use relayer_rest_common::text::for_log;
 use rustls::crypto::aws_lc_rs;
 use serde::Deserialize;
 use ureq::http::header::{
@@ -264,7 +264,7 @@ impl Transport {
             (Challenge::Basic, _) => Ok(None),
             (Challenge::Bearer { realm, service, scope }, credentials) => {
                 let realm = Url::parse(realm).map_err(|error| {
-                    self.protocol(&format!("token service {:?}: {error}", truncate(realm)))
+                    self.protocol(&format!("token service {}: {error}", for_log(realm)))
                 })?;
                 self.check_scheme(&realm)?;
                 // The scope of the challenge may be for less than the next requests need.
@@ -352,7 +352,7 @@ impl Transport {
         let faults = body.ok().and_then(|body| serde_json::from_slice::<Faults>(&body).ok());
         let fault = faults.and_then(|faults| faults.errors.into_iter().next());
         let problem = match fault {
-            Some(Fault { code, message }) => truncate(&format!("{status}, {code}: {message}")),
+            Some(Fault { code, message }) => for_log(&format!("{status}, {code}: {message}")),
             None => format!("status {status}"),
         };
         let registry = self.registry.clone();

@@ -104,7 +104,7 @@ pub enum CapsuleError {
     #[error("capsule: larger than {}", bytesize::ByteSize::b(MAX_CAPSULE_SIZE))]
     TooLarge,
     /// It is not JSON of this format.
-    #[error("capsule: not valid: {0}; take a copy from its server")]
+    #[error("capsule: not valid: {}; take a copy from its server", for_log(&.0.to_string()))]
     Syntax(serde_json::Error),
     /// It has another version of the format.
     #[error(

@@ -11,7 +11,7 @@ use relayer_rest_tests::program::{Program, Serving, Spawned};
 use relayer_rest_tests::server::{label, short};
 use relayer_rest_tests::wait::{until, until_async};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check_failure;
 
@@ -36,7 +36,7 @@ async fn compared(serving: &Serving, requests: u64) {
     until_async("the requests are compared", is_compared).await;
 }
 
-fn json(path: &str) -> Value {
+fn read_json(path: &str) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
@@ -58,7 +58,7 @@ async fn a_candidate_is_swapped_in_after_its_shadow_and_the_report_is_written() 
             serving.connect().await.get(&format!("/chain/{chain}{seconds}")).await;
         }
         let ended = swapping.await.unwrap();
-        let report = json(&folder.path("new.shadow.json"));
+        let report = read_json(&folder.path("new.shadow.json"));
         assert_eq!(report["to"].as_str().unwrap()[..12], short(&new));
         if ended.status == Some(1) {
             assert_eq!(report["reason"], "too-few-requests");
@@ -113,9 +113,36 @@ async fn an_unexpected_difference_ends_the_shadow_with_abort() {
     ] {
         assert!(ended.stdout.contains(part), "{part} is not in: {}", ended.stdout);
     }
-    let report = json(&report);
+    let mut report = read_json(&report);
     assert_eq!(report["reason"], "differences");
-    assert_eq!(report["shadow"]["differences"][0]["is_expected"], false);
+    let shadow = &mut report["shadow"];
+    // Times differ.
+    assert!(shadow["seconds"].take().as_f64().unwrap() > 0.0);
+    assert!(shadow["slowdown"].take().as_f64().is_none_or(|slowdown| slowdown > 0.0));
+    for module in ["active", "candidate"] {
+        for time in ["mean_millis", "p50_millis", "p99_millis"] {
+            assert!(shadow[module][time].take().as_f64().unwrap() > 0.0, "{module} {time}");
+        }
+        assert!(shadow[module]["peak_memory"].take().as_u64().unwrap() > 0, "{module}");
+    }
+    let difference = |pointer: &str, is_expected: bool| {
+        json!({
+            "route": "GET /x", "kind": "changed", "pointer": pointer, "header": null,
+            "is_expected": is_expected, "count": 1, "request": "GET /x",
+            "first": { "part": format!("body {pointer}"), "from": "1", "to": "2" },
+        })
+    };
+    let runs = json!({
+        "runs": 1, "failures": 0, "mean_millis": null, "p50_millis": null, "p99_millis": null,
+        "peak_memory": null,
+    });
+    let expected = json!({
+        "seconds": null, "requests": 1, "generations": 1, "dropped": 0, "frequent": 0,
+        "unexpected": 1, "expected": 0,
+        "differences": [difference("/b", false), difference("/a", true)],
+        "unlisted": 0, "unseen": [], "slowdown": null, "active": runs, "candidate": runs,
+    });
+    assert_eq!(*shadow, expected);
     assert!(!folder.join("new.shadow.json").exists());
 }
 
@@ -142,7 +169,7 @@ async fn an_interrupt_or_a_request_ends_the_shadow_and_rejects_the_candidate() {
         assert_eq!(ended.status, Some(1), "{}", ended.stderr);
         let part = "the shadow was ended early; swap again\n";
         assert!(ended.stdout.contains(part), "{}", ended.stdout);
-        let report = json(&folder.path("new.shadow.json"));
+        let report = read_json(&folder.path("new.shadow.json"));
         assert_eq!(
             (&report["reason"], &report["shadow"]["requests"]),
             (&"cancelled".into(), &1.into())

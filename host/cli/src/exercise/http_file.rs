@@ -71,7 +71,8 @@ impl Section {
             }
             Some((_, request)) => {
                 let (name, value) = header(line)?;
-                request.headers.append(name, value);
+                let appended = request.headers.try_append(name, value);
+                appended.map_err(|_| "too many headers; remove some".to_owned())?;
             }
         }
         Ok(())
@@ -214,6 +215,70 @@ fn header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
 mod tests {
     use super::{Expected, parse};
     use http::StatusCode;
+
+    #[test]
+    fn any_text_is_read_or_has_an_invalid_line() {
+        const PARTS: [&str; 24] = [
+            "GET ",
+            "/a?b",
+            "###",
+            "# @expect ",
+            "status ",
+            "200",
+            "header ",
+            ": ",
+            "body ",
+            "\n",
+            "\n",
+            "\r\n",
+            "{{x}}",
+            " HTTP/1.1",
+            "@a=",
+            "\u{e9}",
+            "\0",
+            "https://x",
+            " ",
+            "# @name ",
+            "//",
+            "> ",
+            "x-a",
+            "\u{feff}",
+        ];
+        let mut random = fastrand::Rng::with_seed(5);
+        let (mut valid, mut invalid) = (0, 0);
+        for _ in 0..20_000 {
+            let count = random.usize(..40);
+            let text: String = (0..count).map(|_| PARTS[random.usize(..PARTS.len())]).collect();
+            let lines = 1..=text.lines().count();
+            match parse(&text) {
+                Ok(requests) => {
+                    assert!(
+                        requests.iter().all(|request| lines.contains(&request.line)),
+                        "{text:?}"
+                    );
+                    valid += usize::from(!requests.is_empty());
+                }
+                Err((line, problem)) => {
+                    assert!(lines.contains(&line), "{line} of {text:?}");
+                    assert!(
+                        !problem.is_empty() && !problem.contains(char::is_control),
+                        "{problem:?}"
+                    );
+                    invalid += 1;
+                }
+            }
+        }
+        assert!(valid > 100 && invalid > 100, "{valid} valid, {invalid} invalid");
+    }
+
+    #[test]
+    fn a_request_with_more_headers_than_one_can_have_is_invalid() {
+        let headers = (0..40_000).map(|number| format!("x-{number}: a\n"));
+        let text = format!("GET /\n{}", headers.collect::<String>());
+        let (line, problem) = parse(&text).unwrap_err();
+        assert!(line > 10_000, "{line}");
+        assert_eq!(problem, "too many headers; remove some");
+    }
 
     #[test]
     fn a_file_of_editors_is_read() {

@@ -3,7 +3,7 @@
 use super::{DOCUMENT, REQUESTS, Template, WORLD, as_is, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 11] = [
+const SDK: [(&str, &str); 12] = [
     ("sdk/host.js", include_str!("../../templates/js/sdk/host.js")),
     ("sdk/imports.js", include_str!("../../templates/js/sdk/imports.js")),
     ("sdk/index.js", include_str!("../../templates/js/sdk/index.js")),
@@ -15,6 +15,7 @@ const SDK: [(&str, &str); 11] = [
     ("sdk/router.js", include_str!("../../templates/js/sdk/router.js")),
     ("sdk/state.js", include_str!("../../templates/js/sdk/state.js")),
     ("sdk/testing.js", include_str!("../../templates/js/sdk/testing.js")),
+    ("sdk/world.js", include_str!("../../templates/js/sdk/world.js")),
 ];
 
 pub(super) fn template(name: &str) -> Template {

@@ -1,7 +1,11 @@
 // A fake host, to run a handler in tests, without WebAssembly.
 
-/** A host whose data is set by the test. It has the functions of `Host`. */
-export class FakeHost {
+import { Host } from "./host.js";
+import { imports } from "./world.js";
+
+/** A host whose data is set by the test. It has the interfaces that `wit/world.wit` imports, so
+ * that a missing import fails in a test, too. */
+export class FakeHost extends Host {
   #notReady = {};
   #components = [{ name: "ibc-relayer", version: "1.2.3" }];
   #chains = [];
@@ -10,6 +14,13 @@ export class FakeHost {
   #mount = "/";
   #cleared = [];
   #logged = [];
+
+  /** Creates a host without chains and workers. */
+  constructor() {
+    const interfaces = {};
+    super(interfaces);
+    for (const { name } of imports()) interfaces[name] = this.#interface(name);
+  }
 
   /** Creates a host that knows neither the chains nor the state, with a retry time of 1 s. */
   static notReady(message) {
@@ -65,64 +76,39 @@ export class FakeHost {
     return this.#logged;
   }
 
-  components() {
-    return this.#components;
+  /** Returns an interface of the host, as the module would import it. */
+  #interface(name) {
+    switch (name) {
+      case "version":
+        return { components: () => this.#components };
+      case "chains":
+        return {
+          ids: () => this.#known("chains").map((chain) => chain.id),
+          config: (id) => this.#known("chains").find((chain) => chain.id === id),
+        };
+      case "state":
+        return { current: () => this.#known("state") };
+      case "snapshot":
+        return { changed: () => TIME, unconfirmedSince: () => undefined, sources: () => [] };
+      case "telemetry":
+        return {
+          families: () => this.#telemetry().map((family) => family.name).sort(),
+          family: (name) => this.#telemetry().find((family) => family.name === name),
+          scraped: () => this.#telemetry() && TIME,
+        };
+      case "commands":
+        return { clearPackets: (chain) => void this.#cleared.push(chain) };
+      case "mount":
+        return { path: () => this.#mount };
+      case "log":
+        return { log: (level, message) => void this.#logged.push([level, message]) };
+    }
   }
 
-  chainIds() {
-    this.#check("chains");
-    return this.#chains.map((chain) => chain.id);
-  }
-
-  chain(id) {
-    this.#check("chains");
-    return this.#chains.find((chain) => chain.id === id);
-  }
-
-  state() {
-    this.#check("state");
-    return this.#state;
-  }
-
-  changed() {
-    return TIME;
-  }
-
-  unconfirmedSince() {
-    return undefined;
-  }
-
-  sources() {
-    return [];
-  }
-
-  metricFamilies() {
-    return this.#telemetry().map((family) => family.name).sort();
-  }
-
-  metricFamily(name) {
-    return this.#telemetry().find((family) => family.name === name);
-  }
-
-  scraped() {
-    this.#telemetry();
-    return TIME;
-  }
-
-  clearPackets(chain) {
-    this.#cleared.push(chain);
-  }
-
-  mount() {
-    return this.#mount;
-  }
-
-  log(level, message) {
-    this.#logged.push([level, message]);
-  }
-
-  #check(data) {
+  /** Returns the chains or the state, if they are known. */
+  #known(data) {
     if (this.#notReady[data] !== undefined) throw notReady(this.#notReady[data], 1);
+    return data === "chains" ? this.#chains : this.#state;
   }
 
   #telemetry() {

@@ -1,5 +1,7 @@
 """A fake host, to run a handler in tests, without WebAssembly."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,10 +28,15 @@ class Record(SimpleNamespace):
 
 
 class FakeHost(Host):
-    """A host whose data is set by the test."""
+    """A host whose data is set by the test. It has the interfaces that `wit/world.wit`
+    imports, so that a missing import fails in a test, too."""
 
     def __init__(self) -> None:
-        super().__init__({})
+        """Creates a host without chains and workers."""
+        fakes = self._interfaces()
+        world = (Path(__file__).parent.parent / "wit" / "world.wit").read_text("utf-8")
+        names = re.findall(r"^\s*import relayer:rest/([a-z]+)@[\d.]+;", world, re.MULTILINE)
+        super().__init__({name: fakes[name] for name in names if name in fakes})
         self._not_ready: str | None = None
         self._chains: list[Any] = []
         self._connected: list[str] = []
@@ -85,54 +92,45 @@ class FakeHost(Host):
         """Returns the lines that were written to the log, with their levels."""
         return self._logged
 
-    def components(self) -> list[Any]:
-        return [SimpleNamespace(name="ibc-relayer", version="1.2.3")]
+    def _interfaces(self) -> dict[str, Any]:
+        """Returns the interfaces of the host, as the module would import them."""
+        levels = ("trace", "debug", "info", "warn", "error")
+        components = [SimpleNamespace(name="ibc-relayer", version="1.2.3")]
+        return {
+            "version": SimpleNamespace(components=lambda: components),
+            "chains": SimpleNamespace(
+                ids=lambda: [chain.id for chain in self._known(self._chains)],
+                config=lambda id: next(
+                    (chain for chain in self._known(self._chains) if chain.id == id), None
+                ),
+            ),
+            "state": SimpleNamespace(
+                current=lambda: self._known(
+                    SimpleNamespace(
+                        chains=self._connected, names=self._names, workers=self._workers
+                    )
+                )
+            ),
+            "snapshot": SimpleNamespace(
+                changed=lambda: TIME, unconfirmed_since=lambda: None, sources=lambda: []
+            ),
+            "telemetry": SimpleNamespace(
+                families=lambda: sorted(self._telemetry()),
+                family=lambda name: self._telemetry().get(name),
+                scraped=lambda: self._telemetry() and TIME,
+            ),
+            "commands": SimpleNamespace(clear_packets=lambda chain: self._cleared.append(chain)),
+            "mount": SimpleNamespace(path=lambda: self._mount),
+            "log": SimpleNamespace(
+                Level={level.upper(): level for level in levels},
+                log=lambda level, message: self._logged.append((level, message)),
+            ),
+        }
 
-    def chain_ids(self) -> list[str]:
-        self._check()
-        return [chain.id for chain in self._chains]
-
-    def chain(self, id: str) -> Any | None:
-        self._check()
-        return next((chain for chain in self._chains if chain.id == id), None)
-
-    def state(self) -> Any:
-        self._check()
-        return SimpleNamespace(
-            chains=self._connected, names=self._names, workers=self._workers
-        )
-
-    def changed(self) -> int:
-        return TIME
-
-    def unconfirmed_since(self) -> int | None:
-        return None
-
-    def sources(self) -> list[Any]:
-        return []
-
-    def metric_families(self) -> list[str]:
-        return sorted(self._telemetry())
-
-    def metric_family(self, name: str) -> Any | None:
-        return self._telemetry().get(name)
-
-    def scraped(self) -> int:
-        self._telemetry()
-        return TIME
-
-    def clear_packets(self, chain: str | None) -> None:
-        self._cleared.append(chain)
-
-    def mount(self) -> str:
-        return self._mount
-
-    def log(self, level: str, message: str) -> None:
-        self._logged.append((level, message))
-
-    def _check(self) -> None:
+    def _known(self, data: Any) -> Any:
         if self._not_ready is not None:
             raise _not_ready(self._not_ready, 1)
+        return data
 
     def _telemetry(self) -> dict[str, Any]:
         if self._families is None:
