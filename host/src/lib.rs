@@ -72,7 +72,7 @@
 //! | respond to a preflight of a web page, and let pages of allowed origins read responses | `server/src/http/cors.rs` |
 //! | add `etag`, `vary` and `cache-control` | `server/src/response.rs`, `server/src/response/vary.rs` |
 //! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
-//! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
+//! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/http/quality.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
 //! | wait for the next version of the response, or send all versions as events | `server/src/http/live.rs`, `server/src/http/live/interest.rs`, `server/src/http/live/long_poll.rs`, `server/src/http/live/event_stream.rs`, `server/src/http/live/event.rs`, `server/src/http/live/gzip.rs`, `server/src/http/live/patch.rs`, `server/src/http/live/work.rs` |
 //! | keep a capsule of a request that failed, from which `replay` repeats it | `sandbox/src/run_record.rs`, `server/src/capsules.rs`, `sandbox/src/capsule.rs`, `cli/src/capsules.rs` |

@@ -30,6 +30,7 @@
 //! | `cors.rs` | requests of web pages from other origins |
 //! | `conditional.rs` | preconditions (304 and 412) |
 //! | `accept_encoding.rs` | content negotiation of the encoding |
+//! | `quality.rs` | the quality of a member of a list |
 //! | `request_id.rs` | request ids |
 //! | `fleet_generation.rs` | the headers with generations of a fleet |
 //! | `source_header.rs` | the header with the sources of the state |
@@ -56,6 +57,7 @@ mod listener;
 mod live;
 mod outgoing;
 mod proxy_header;
+mod quality;
 mod received_body;
 mod reply;
 mod report;

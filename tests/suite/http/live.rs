@@ -371,6 +371,29 @@ async fn the_metrics_count_clients_that_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_metrics_count_runs_without_a_change() {
+    let files = Folder::new();
+    let state = |clients| relayer::state(&["ibc-0"], clients, true).to_string();
+    let file = files.write("state.json", state(1));
+    let config = files.write("config.toml", include_str!("../../fixtures/hermes-0.7.toml"));
+    // Its reads do not fit into their record: it may depend on any value.
+    let module = files.write("headers.wasm", component::that_reads_headers(80));
+    let args =
+        ["--relayer-config", &config, "--state", &file, "--module", &module, "--dialect", "any"];
+    let serving = Program::server().args(args).start().await;
+    let waiting = wait_for_change(serving.connect().await, "/a").await;
+    let control = serving.control_client();
+    let has = async |sample| {
+        let sample = format!("\nrelayer_rest_live_{sample}\n");
+        control.metrics().await.unwrap().contains(&sample)
+    };
+    until_async("the client waits", async || has("waiters 1").await).await;
+    files.replace("state.json", state(2));
+    until_async("the run is counted", async || has("runs_without_change_total 1").await).await;
+    assert!(has("wakeups_total 0").await && !waiting.is_finished());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_gone_does_not_wait() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;

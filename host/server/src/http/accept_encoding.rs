@@ -3,6 +3,7 @@
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT_ENCODING, HeaderValue};
 
+use super::quality::quality;
 use crate::response::Encoding;
 
 /// The maximum number of bytes that are read: those of a browser are less than a hundred,
@@ -67,28 +68,11 @@ fn members(headers: &HeaderMap) -> impl Iterator<Item = (&str, u16)> {
         .flat_map(|value| value.split(','))
         .map(|member| {
             let (name, parameters) = member.split_once(';').unwrap_or((member, ""));
-            (name.trim(), quality(parameters))
+            // Codings have no parameters of their own.
+            let is_known =
+                parameters.trim().is_empty() || parameters.trim().starts_with(['q', 'Q']);
+            (name.trim(), if is_known { quality(parameters) } else { 0 })
         })
-}
-
-/// Returns the quality in thousandths; an invalid one is 0, so that its coding is not
-/// used.
-fn quality(parameters: &str) -> u16 {
-    let parameters = parameters.trim();
-    if parameters.is_empty() {
-        return 1000;
-    }
-    let value = parameters.strip_prefix(['q', 'Q']).and_then(|rest| rest.trim().strip_prefix('='));
-    let value = value.and_then(|value| value.trim().parse::<f32>().ok());
-    match value {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it is from 0 to 1000"
-        )]
-        Some(value) if (0.0..=1.0).contains(&value) => (value * 1000.0) as u16,
-        _ => 0,
-    }
 }
 
 fn is(member: &str, name: &str) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request};
 
+use crate::http::quality::quality;
 use crate::response::list;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -55,20 +56,18 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     let mut events = None;
     let mut others = 0;
     for range in values(headers, ACCEPT).flat_map(|value| value.split(',')) {
-        let mut parameters = range.split(';').skip(1).map(str::trim);
-        let quality =
-            parameters.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
-        let quality = quality.map_or(1000, thousandths);
-        if is_events(range) {
+        let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let quality = quality(parameters);
+        if is_events(name) {
             events = events.max(Some(quality));
-        } else if !range.trim().is_empty() {
+        } else if !name.trim().is_empty() {
             others = others.max(quality);
         }
     }
     events.is_some_and(|quality| quality > 0 && quality >= others)
 }
 
-/// Returns whether a media range is the type of a stream.
+/// Returns whether a media range is the type of a stream, with parameters or without.
 fn is_events(range: &str) -> bool {
     let name = range.split(';').next().unwrap_or_default();
     name.trim().eq_ignore_ascii_case("text/event-stream")
@@ -81,19 +80,6 @@ fn hide_events(headers: &mut HeaderMap) {
     match HeaderValue::try_from(others.join(", ")) {
         Ok(others) if !others.is_empty() => drop(headers.insert(ACCEPT, others)),
         _ => drop(headers.remove(ACCEPT)),
-    }
-}
-
-/// Returns a quality in thousandths; 0 if it is invalid.
-fn thousandths(quality: &str) -> u32 {
-    match quality.split_once('.').unwrap_or((quality, "")) {
-        ("1", zeros) if zeros.bytes().all(|digit| digit == b'0') => 1000,
-        ("0", digits)
-            if digits.len() <= 3 && digits.bytes().all(|digit| digit.is_ascii_digit()) =>
-        {
-            format!("{digits:0<3}").parse().unwrap_or(0)
-        }
-        _ => 0,
     }
 }
 
