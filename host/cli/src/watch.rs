@@ -65,7 +65,7 @@ struct Watched {
     silence: Duration,
 }
 
-/// What was printed so far, over all connections.
+/// The output so far, over all connections.
 #[derive(Debug, Default)]
 struct Printed {
     /// The id of the last event.

@@ -16,7 +16,7 @@ fn check_message(message: &str) {
     assert!(!message.is_empty() && !message.contains(char::is_control), "{message:?}");
 }
 
-/// Parses a capsule. What was parsed must be the same when it is parsed again.
+/// Parses a capsule. Its text must be the same after it is parsed again.
 pub fn capsule(data: &[u8]) {
     let capsule = match Capsule::parse(data) {
         Ok(capsule) => capsule,

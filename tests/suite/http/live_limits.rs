@@ -168,7 +168,7 @@ async fn clients_that_reconnect_to_a_failure_cause_one_run_in_each_interval() {
             let mut events = Events::open(&mut client, "/a", &[("x-mode", mode)]).await;
             let failed = events.next().await.unwrap();
             assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(500)));
-            // Also of what was published since.
+            // Also after a publication.
             add_worker(&server.publisher, 1_000);
         }
     }

@@ -324,7 +324,7 @@ async fn each_client_sees_them_also_within_tight_limits() {
     check(live, true).await;
 }
 
-/// Checks what clients see within these limits.
+/// Checks the states that clients see within these limits.
 async fn check(live: LiveLimits, is_refused: bool) {
     let deployment = Deployment::new(live).await;
     let Deployment { server, .. } = &deployment;

@@ -235,7 +235,7 @@ mod tests {
         let turn = shared.turn.lock().await;
         assert!(second.next().now_or_never().is_none());
         assert_eq!(fixture.tally.status().waiters, 1);
-        // What the entry has then is not the response of the client.
+        // Its next version is not the response of the client.
         evaluate(false);
         assert!(matches!(first.next().await.unwrap().content(), Content::Error(_)));
         drop((turn, first));
