@@ -70,7 +70,7 @@
 //! | serve the parts of the request to a component of `wasi:http`, and collect its response | `sandbox/src/wasi_http.rs`, `sandbox/src/request_headers.rs` |
 //! | validate the response: no headers or cookies with effects beyond the mount | `sandbox/src/response.rs`, `sandbox/src/header_grants.rs`, `sandbox/src/set_cookie.rs` |
 //! | respond to a preflight of a web page, and let pages of allowed origins read responses | `server/src/http/cors.rs` |
-//! | add `etag`, `vary` and `cache-control` | `server/src/response.rs`, `server/src/response/vary.rs` |
+//! | add `etag`, `vary` and `cache-control` | `server/src/response.rs`, `server/src/response/vary.rs`, `server/src/response/list.rs` |
 //! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
 //! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/http/quality.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
