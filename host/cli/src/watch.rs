@@ -225,18 +225,18 @@ fn follow(
 ) -> Result<Ended, Failure> {
     let mut parser = EventParser::after(printed.last_id.clone());
     let mut is_silent = true;
-    let mut is_first = true;
+    let mut first = First::Unknown;
     loop {
         let reason = match parts.recv_timeout(silence) {
             Ok(Ok(bytes)) if !bytes.is_empty() => {
                 is_silent = false;
                 for block in parser.add(&bytes)? {
                     // A connection begins with a state that is confirmed, unless it tells otherwise.
-                    if std::mem::take(&mut is_first) && printed.is_unconfirmed_before(&block) {
-                        printed.is_stale = false;
-                        if !print(&confirmed(printed.last_id.clone()))? {
-                            return Ok(Ended::Closed);
-                        }
+                    if first.is_confirmed_before(&block)
+                        && std::mem::take(&mut printed.is_stale)
+                        && !print(&confirmed(printed.last_id.clone()))?
+                    {
+                        return Ok(Ended::Closed);
                     }
                     let Block::Event(event) = block else { continue };
                     printed.see(&event);
@@ -257,17 +257,36 @@ fn follow(
     }
 }
 
-impl Printed {
-    /// Returns whether it is stale, and the first block of a connection is of a state that is not.
-    fn is_unconfirmed_before(&self, first: &Block) -> bool {
-        // After a failure, it is not known.
-        let is_of_state = match first {
-            Block::Comment => true,
-            Block::Event(event) => ["change", "patch"].contains(&&*event.name),
-        };
-        self.is_stale && is_of_state
-    }
+/// The first state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    Unknown,
+    /// The connection began with a failure, which tells nothing about the state.
+    Failure,
+    /// It was confirmed, or stale.
+    Known,
+}
 
+impl First {
+    /// Returns whether the next block shows that the first state is confirmed.
+    fn is_confirmed_before(&mut self, block: &Block) -> bool {
+        let name = match block {
+            Block::Comment => "",
+            Block::Event(event) => &event.name,
+        };
+        let before = std::mem::replace(self, Self::Known);
+        match (before, name) {
+            (Self::Known, _) => false,
+            (_, "failed") | (Self::Failure, "") => {
+                *self = Self::Failure;
+                false
+            }
+            (_, name) => ["", "change", "patch"].contains(&name),
+        }
+    }
+}
+
+impl Printed {
     /// Records an event.
     fn see(&mut self, event: &Event) {
         self.last_id.clone_from(&event.id);
@@ -317,7 +336,9 @@ fn message(body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Agent, Block, Ended, Event, MAX_SILENT, Printed, Url, Watched, follow, line};
+    use super::{
+        Agent, Block, Ended, Event, First, MAX_SILENT, Printed, Url, Watched, follow, line,
+    };
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::sync::mpsc;
@@ -338,21 +359,41 @@ mod tests {
 
     #[test]
     fn a_state_is_confirmed_by_a_connection_that_does_not_begin_with_its_age() {
-        let event = |name: &str| Event { name: name.to_owned(), ..Event::default() };
-        for (first, expected) in [
-            (Block::Comment, true),
-            (Block::Event(event("change")), true),
-            (Block::Event(event("patch")), true),
-            (Block::Event(event("stale")), false),
-            (Block::Event(event("failed")), false),
+        for (blocks, confirmed_at) in [
+            (&["", "change"][..], Some(0)),
+            (&["change", ""], Some(0)),
+            (&["patch"], Some(0)),
+            (&["stale", "change", "confirmed", "change"], None),
+            (&["failed", "", "failed", "change", "change"], Some(3)),
+            (&["failed", "stale", "change"], None),
         ] {
-            let mut printed = Printed::default();
-            assert!(!printed.is_unconfirmed_before(&first), "{first:?}");
-            printed.see(&event("stale"));
-            assert_eq!(printed.is_unconfirmed_before(&first), expected, "{first:?}");
-            printed.see(&event("confirmed"));
-            assert!(!printed.is_unconfirmed_before(&first), "{first:?}");
+            let mut first = First::Unknown;
+            let is_confirmed = |name: &&str| {
+                let event = Event { name: (*name).to_owned(), ..Event::default() };
+                let block = if name.is_empty() { Block::Comment } else { Block::Event(event) };
+                first.is_confirmed_before(&block)
+            };
+            let confirmed: Vec<_> = blocks.iter().map(is_confirmed).collect();
+            let place = confirmed.iter().position(|is_confirmed| *is_confirmed);
+            assert_eq!(place, confirmed_at, "{blocks:?}");
+            let count = confirmed.iter().filter(|is_confirmed| **is_confirmed).count();
+            assert_eq!(count, usize::from(place.is_some()), "{blocks:?}");
         }
+    }
+
+    #[test]
+    fn the_connection_after_one_with_a_stale_state_confirms_it() {
+        let (sender, parts) = mpsc::sync_channel(2);
+        let mut printed = Printed { is_stale: true, ..Printed::default() };
+        sender.send(Ok(b"event: failed\nid:\ndata: 1\n\n".to_vec())).unwrap();
+        follow(&parts, &mut printed, SILENCE).unwrap();
+        assert!(printed.is_stale, "a failure tells nothing");
+        sender.send(Ok(b":\n\n".to_vec())).unwrap();
+        follow(&parts, &mut printed, SILENCE).unwrap();
+        assert!(!printed.is_stale);
+        sender.send(Ok(b"event: stale\ndata: 1\n\n".to_vec())).unwrap();
+        follow(&parts, &mut printed, SILENCE).unwrap();
+        assert!(printed.is_stale);
     }
 
     #[test]

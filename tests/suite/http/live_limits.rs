@@ -154,33 +154,56 @@ async fn a_client_is_refused_if_there_is_no_room_for_a_response_of_its_own() {
     assert!(refused > 0 && server.live.status().refused >= refused, "{refused}");
 }
 
-/// A failure is not cached.
+/// Failures are not cached, and neither are responses whose reads do not fit into their record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_reconnect_to_a_failure_cause_one_run_in_each_interval() {
-    let live = LiveLimits { min_interval: Duration::from_hours(1), ..LiveLimits::default() };
-    let module = component::that_traps_at_a_header(1);
-    let server = TestServer::builder().component(&module).live(live).start().await;
-    let runs = || server.api().status().module().unwrap().runs;
-    let before = runs();
-    for mode in ["a", "b"] {
-        for _ in 0..20 {
-            let mut client = server.connect().await;
-            let mut events = Events::open(&mut client, "/a", &[("x-mode", mode)]).await;
-            let failed = events.next().await.unwrap();
-            assert_eq!((&*failed.name, &failed.json()["status"]), ("failed", &json!(500)));
-            // Also after a publication.
-            add_worker(&server.publisher, 1_000);
+async fn clients_that_reconnect_cause_one_run_in_each_interval() {
+    const COUNT: u32 = 5;
+    let min_interval = Duration::from_millis(400);
+    let live = LiveLimits { min_interval, ..LiveLimits::default() };
+    for (module, status) in
+        [(component::that_traps_at_a_header(1), 500), (component::that_reads_headers(80), 204)]
+    {
+        let server = TestServer::builder().component(&module).live(live.clone()).start().await;
+        let runs = || server.api().status().module().unwrap().runs;
+        for header in [("accept", "text/event-stream"), ("prefer", "wait=10")] {
+            let headers = [header, ("x-mode", header.0), ("if-none-match", "\"other\"")];
+            let (start, before) = (Instant::now(), runs());
+            for _ in 0..COUNT {
+                let mut client = server.connect().await;
+                let response = client.begin("GET", "/a", &headers).await.unwrap();
+                let is_stream = response.headers().get("content-type");
+                let is_stream = is_stream.is_some_and(|kind| kind == "text/event-stream");
+                assert!(is_stream || response.status() == status || response.status() == 406);
+                drop((client, response));
+            }
+            // Of these, some may be of the evaluator, after a publication or a failure.
+            let time = start.elapsed();
+            let most = time.as_millis() / min_interval.as_millis() + 1;
+            assert!(u128::from(runs() - before) <= most, "{} runs in {time:?}", runs() - before);
+            assert!(time >= min_interval * (COUNT - 1), "{time:?}");
         }
+        // Other clients are not delayed.
+        let before = runs();
+        let mut client = server.connect().await;
+        for _ in 0..3 {
+            let headers = [("x-mode", "accept")];
+            assert_eq!(client.request_with("GET", "/a", &headers).await.status, status);
+        }
+        assert!(runs() >= before + 3);
     }
-    assert_eq!(runs(), before + 2);
-    // Other clients are not delayed.
+}
+
+/// There is nothing to wait for, and so no limit to exceed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_of_no_time_is_not_limited() {
+    let live = LiveLimits { waiters: 0, ..LiveLimits::default() };
+    let server = TestServer::builder().live(live).start().await;
     let mut client = server.connect().await;
-    assert_eq!(client.request_with("GET", "/a", &[("x-mode", "a")]).await.status, 500);
-    assert_eq!(runs(), before + 3);
-    // The failure is not that of another module.
-    assert!(server.swap(same()).await.is_accepted());
-    let mut events = Events::open(&mut client, "/a", &[("x-mode", "a")]).await;
-    assert_eq!(events.next().await.unwrap().data, "same");
+    let etag = client.get("/state").await.header("etag").to_owned();
+    for (wait, status) in [("wait=0", 304), ("wait=1", 503)] {
+        let headers = [("if-none-match", &*etag), ("prefer", wait)];
+        assert_eq!(client.request_with("GET", "/state", &headers).await.status, status);
+    }
 }
 
 /// Each client of a proxy is a peer of its own.

@@ -3,7 +3,7 @@
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT_ENCODING, HeaderValue};
 
-use super::quality::quality;
+use super::quality::{has_others, quality};
 use crate::response::Encoding;
 
 /// The maximum number of bytes that are read: those of a browser are less than a hundred,
@@ -69,8 +69,7 @@ fn members(headers: &HeaderMap) -> impl Iterator<Item = (&str, u16)> {
         .map(|member| {
             let (name, parameters) = member.split_once(';').unwrap_or((member, ""));
             // Codings have no parameters of their own.
-            let is_known =
-                parameters.trim().is_empty() || parameters.trim().starts_with(['q', 'Q']);
+            let is_known = !has_others(parameters);
             (name.trim(), if is_known { quality(parameters) } else { 0 })
         })
 }
@@ -113,6 +112,7 @@ mod tests {
             (&["identity, gzip"], Some(Gzip)),
             (&["gzip;q=2", "br;q=-1", "zstd;q=x"], None),
             (&["gzip;q=NaN", "br;level=1", ";;;", ",,"], None),
+            (&["gzip;q", "br;quality=1"], None),
             (&["gzip;q=0, br;q=0.5, gzip, br;q=0"], Some(Brotli)),
             (&[&",".repeat(MAX_LENGTH - 4), "gzip"], Some(Gzip)),
             (&[&",".repeat(MAX_LENGTH - 3), "gzip"], None),

@@ -17,7 +17,7 @@
 //! | `version.rs` | a version of a response, which all waiters of an entry share |
 //! | `entries.rs` | the entries, by key and by the values that their responses read |
 //! | `due.rs` | the entries to evaluate, with a limit for each mount |
-//! | `failures.rs` | the failures of the last moments, which are not repeated at once |
+//! | `recent_runs.rs` | the runs of the last moments, which are not repeated at once |
 //! | `evaluator.rs` | runs the modules of entries whose values changed, on a thread of its own |
 //! | `changes.rs` | notices publications, and activations of modules |
 //! | `run_budget.rs` | the limit of runs a second |
@@ -42,7 +42,6 @@ mod entries;
 mod evaluator;
 mod event;
 pub(super) mod event_stream;
-mod failures;
 #[cfg(test)]
 mod fixture;
 mod gzip;
@@ -51,6 +50,7 @@ mod key;
 mod limits;
 pub(super) mod long_poll;
 mod patch;
+mod recent_runs;
 mod resolve;
 mod run_budget;
 mod tally;
@@ -58,9 +58,12 @@ mod version;
 mod waiter;
 mod work;
 
+use std::time::Duration;
+
 use relayer_rest_common::{priority, threads};
 use relayer_rest_state::StateReader;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
 use tracing::warn;
@@ -71,6 +74,7 @@ use entries::Entries;
 pub(super) use event_stream::{EventStream, StreamConnection, StreamedEvents};
 pub(super) use interest::Interest;
 pub use limits::LiveLimits;
+pub(super) use recent_runs::RunKey;
 pub(super) use resolve::{Answer, Outcome};
 pub use tally::{LiveStatus, LiveTally};
 pub(super) use waiter::Waiter;
@@ -90,6 +94,8 @@ struct Shared {
     due: Notify,
     /// Whether the evaluator runs. It is started with the first waiter.
     evaluator: OnceLock<()>,
+    /// The runtime of its thread.
+    runtime: OnceLock<Handle>,
 }
 
 /// Why a request cannot wait.
@@ -124,6 +130,7 @@ impl Live {
             turn: AsyncMutex::new(()),
             due: Notify::new(),
             evaluator: OnceLock::new(),
+            runtime: OnceLock::new(),
         }))
     }
 
@@ -139,14 +146,27 @@ impl Live {
         Waiter::new(Arc::clone(&self.0), client, answer).await
     }
 
-    /// Returns the failure of a run for an equal request that was not long ago: clients that connect
-    /// again and again cause no more runs than `min-interval` allows.
-    pub(super) fn recent_failure(&self, client: &Client) -> Option<Answer> {
-        self.0.entries().recent_failure(&client.request(), &self.0.registry)
+    /// Returns the key of the runs for a client's request.
+    pub(super) fn run_key(&self, client: &Client) -> RunKey {
+        self.0.entries().run_key(&client.request(), &self.0.registry)
     }
 
-    /// Ends all waits until this moment, each one at a random moment before.
-    pub(super) fn end(&self, end: Instant) {
+    /// Returns when a run for a request that waits may begin, if that is later: clients that connect
+    /// again and again cause no more runs than `min-interval` allows.
+    pub(super) fn next_run(&self, key: RunKey) -> Option<Instant> {
+        let last = self.0.entries().last_run(key)?;
+        Some(last + self.0.limits.min_interval)
+    }
+
+    /// Records a run for a request that waits.
+    pub(super) fn ran(&self, key: RunKey) {
+        self.0.entries().record_run(key);
+    }
+
+    /// Ends all waits within this time, each one at a random moment.
+    pub(super) fn end(&self, within: Duration) {
+        let now = Instant::now();
+        let end = now.checked_add(within).unwrap_or_else(|| now + Duration::from_hours(24));
         self.0.entries().end(end);
         self.0.due.notify_one();
     }
@@ -171,6 +191,7 @@ impl Shared {
             let shared = Arc::clone(self);
             let started = threads::start_runtime("live", move |runtime| {
                 priority::lower_thread();
+                shared.runtime.get_or_init(|| runtime.handle().clone());
                 runtime.block_on(evaluator::run(shared));
             });
             if let Err(error) = started {
@@ -205,7 +226,8 @@ mod tests {
         fixture.registry.exchange(Mounts::new(Arc::new(Mount::api(module))));
         let mount = fixture.registry.at("/").unwrap();
         let active = mount.active().map(|active| Arc::clone(&active));
-        let answer = Answer { mount, active, outcome: older, is_failure: false };
+        let asked_at = fixture.publisher.reader().snapshot().generation();
+        let answer = Answer { mount, active, outcome: older, is_failure: false, asked_at };
         let mut second = fixture.wait_after(HeaderMap::new(), answer).await.unwrap();
         for waiter in [&mut first, &mut second] {
             let body = waiter.newest().await.unwrap().content().text().unwrap().clone();
@@ -217,8 +239,11 @@ mod tests {
     async fn no_client_begins_to_wait_after_the_end() {
         let fixture = Fixture::new();
         assert!(fixture.wait(HeaderMap::new()).await.is_ok());
-        let end = Instant::now() + Duration::from_hours(1);
-        fixture.live.end(end);
-        assert_eq!(fixture.wait(HeaderMap::new()).await.err(), Some(Refusal::Ending(end)));
+        fixture.live.end(Duration::MAX);
+        let refusal = fixture.wait(HeaderMap::new()).await.err();
+        assert!(
+            matches!(refusal, Some(Refusal::Ending(end)) if end > Instant::now()),
+            "{refusal:?}"
+        );
     }
 }

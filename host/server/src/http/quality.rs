@@ -3,9 +3,26 @@
 /// Returns the quality of a member with these parameters in thousandths: 1000 without one, and 0
 /// for an invalid one, so that the member is not used.
 pub(super) fn quality(parameters: &str) -> u16 {
-    let mut parameters = parameters.split(';').filter_map(|parameter| parameter.split_once('='));
-    let quality = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
-    quality.map_or(1000, |(_, value)| thousandths(value.trim()))
+    let mut parameters = self::parameters(parameters);
+    let quality = parameters.find(|(name, _)| is_quality(name));
+    quality.map_or(1000, |(_, value)| thousandths(value))
+}
+
+/// Returns whether a member with these parameters has others than a quality.
+pub(super) fn has_others(parameters: &str) -> bool {
+    self::parameters(parameters).any(|(name, _)| !is_quality(name))
+}
+
+fn parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parameters = text.split(';').filter(|parameter| !parameter.trim().is_empty());
+    parameters.map(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        (name.trim(), value.trim())
+    })
+}
+
+fn is_quality(name: &str) -> bool {
+    name.eq_ignore_ascii_case("q")
 }
 
 fn thousandths(value: &str) -> u16 {
@@ -43,6 +60,7 @@ mod tests {
             ("q=-1", 0),
             ("q=x", 0),
             ("q=", 0),
+            ("q", 0),
             ("q=0.5; q=1", 500),
         ] {
             assert_eq!(quality(parameters), expected, "{parameters:?}");

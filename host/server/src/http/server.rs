@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use relayer_rest_sandbox::Module;
 use relayer_rest_state::StateReader;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::arrivals::Arrivals;
@@ -231,7 +231,7 @@ impl Server {
         let ServerSettings { drain, grace, .. } = self.settings;
         let drain = drain.min(grace);
         // The rest is for the last bytes.
-        service.live.end(Instant::now() + grace / 4 * 3);
+        service.live.end(grace / 4 * 3);
         if timeout(drain, ended(&mut open, &mut arrivals)).await.is_ok() {
             return;
         }

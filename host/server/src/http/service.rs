@@ -12,6 +12,7 @@ use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::{GuestRequest, Route};
 use relayer_rest_state::{Snapshot, StateReader, TraceContext};
+use tokio::time::sleep_until;
 use tracing::{Instrument, debug, field, info_span};
 
 use super::base_path::BasePath;
@@ -23,7 +24,7 @@ use super::fleet_generation;
 use super::host;
 use super::live::event_stream::{self, NoStream, StreamHead};
 use super::live::long_poll::{self, has, long_poll};
-use super::live::{self, Answer, Client, EventStream, Interest, Live, Outcome};
+use super::live::{self, Answer, Client, EventStream, Interest, Live, Outcome, RunKey};
 use super::outgoing::{HttpResponse, Outgoing};
 use super::received_body::ReceivedBody;
 use super::reply;
@@ -216,15 +217,21 @@ impl Service {
         let peer = client.address.map_or(Peer::SEVERAL, Peer::from);
         let response = async {
             let mut is_failure = false;
+            let mut asked_at = self.state.peek().generation();
+            let run_key = match pending {
+                Pending::Run { .. } if interest != Interest::Now => {
+                    Some(self.live.run_key(&self.client(&request, peer, &id)))
+                }
+                _ => None,
+            };
+            let mut pending = pending;
+            if let Some(key) = run_key {
+                // Boxed, as the wait is.
+                pending = Box::pin(self.pace(&mount, pending, key)).await;
+                asked_at = self.state.peek().generation();
+            }
             let (active, outcome, origin) = match pending {
                 Pending::Encode(active, response) => (active, Ok(response), Origin::Cache),
-                Pending::Run { .. }
-                    if let Some((active, outcome)) =
-                        self.recent_failure(interest, peer, &request, &id) =>
-                {
-                    is_failure = true;
-                    (active, outcome, Origin::Cache)
-                }
                 Pending::Run { guest_request, uncached } => {
                     match mount.run(guest_request, uncached, &self.state).await {
                         Ok(Responded { active, response }) => (active, Ok(response), Origin::Run),
@@ -236,6 +243,9 @@ impl Service {
                     }
                 }
             };
+            if let (Some(key), Origin::Run) = (run_key, origin) {
+                self.live.ran(key);
+            }
             if let Ok(response) = &outcome
                 && let Err(refusal) = self.execute(response, &request, &id).await
             {
@@ -252,6 +262,7 @@ impl Service {
                     active: Some(Arc::clone(&active)),
                     outcome,
                     is_failure,
+                    asked_at,
                 };
                 let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
                 // The wait is not part of the time of the request.
@@ -303,18 +314,23 @@ impl Service {
         Client::new(&self.guest_request(request, target, id), peer)
     }
 
-    /// Returns the failure with which a stream begins, if the run of the module was not long ago.
-    fn recent_failure(
-        &self,
-        interest: Interest,
-        peer: Peer,
-        request: &Request<()>,
-        id: &RequestId,
-    ) -> Option<(Arc<ActiveModule>, Outcome)> {
-        let Interest::Stream { .. } = interest else { return None };
-        let Answer { active, outcome, .. } =
-            self.live.recent_failure(&self.client(request, peer, id))?;
-        Some((active?, outcome))
+    /// Waits until a run for a request that waits may begin. The response may be cached by then.
+    async fn pace(&self, mount: &Mount, mut pending: Pending, key: RunKey) -> Pending {
+        while let Pending::Run { guest_request, .. } = &pending
+            && let Some(time) = self.live.next_run(key)
+        {
+            sleep_until(time).await;
+            let Some(active) = mount.active() else { break };
+            let guest_request = Arc::clone(guest_request);
+            let request = RequestRef::from(&*guest_request);
+            pending = match mount.find(active, request, &self.state.peek()) {
+                Ok(Found { active, hit }) => {
+                    Pending::Encode(Guard::into_inner(active), hit.into_shared())
+                }
+                Err(uncached) => Pending::Run { guest_request, uncached },
+            };
+        }
+        pending
     }
 
     /// Returns the HTTP response to a request that waits for a change, or for a stream.
@@ -366,7 +382,8 @@ impl Service {
             Interest::Change(preferred) => {
                 let wait = preferred.min(self.live.limits().max_wait);
                 let mut outcome = answer.outcome.clone();
-                if let Ok(response) = &outcome
+                if !wait.is_zero()
+                    && let Ok(response) = &outcome
                     && is_repeatable(&outcome)
                     && has(request, response).await
                 {

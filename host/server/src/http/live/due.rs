@@ -1,9 +1,11 @@
-//! The entries to evaluate.
+//! The entries to evaluate, and the evaluations of each mount at once.
 //!
 //! Each mount has evaluations of its own, so that a slow module does not delay those of others.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::registry::{Mount, MountPath};
@@ -19,55 +21,65 @@ const MAX_EVALUATIONS: usize = 4;
 pub(super) struct DueEntries(HashMap<MountPath, OfMount>);
 
 /// The entries of a mount.
-#[derive(Default)]
 struct OfMount {
     due: BTreeSet<(Instant, EntryId)>,
-    /// The number of evaluations in progress.
-    running: usize,
-    limit: usize,
+    /// The permits of evaluations.
+    permits: Arc<Semaphore>,
 }
 
 impl DueEntries {
     /// Adds an entry, which may be evaluated from this time.
     pub(super) fn insert(&mut self, mount: &Mount, time: Instant, id: EntryId) {
-        let of_mount = self.0.entry(mount.path().clone()).or_default();
-        // Clients that ask now keep half of the runs.
-        let half = mount.engine().limits().concurrency as usize / 2;
-        of_mount.limit = half.clamp(1, MAX_EVALUATIONS);
-        of_mount.due.insert((time, id));
+        self.of_mount(mount).due.insert((time, id));
     }
 
     /// Removes an entry.
     pub(super) fn remove(&mut self, mount: &MountPath, time: Instant, id: EntryId) {
-        self.update(mount, |of_mount| {
+        if let Some(of_mount) = self.0.get_mut(mount) {
             of_mount.due.remove(&(time, id));
-        });
+        }
     }
 
     /// Returns the first entry of the mounts that may begin an evaluation, with its time.
     pub(super) fn first(&self) -> Option<(Instant, EntryId)> {
-        let ready = self.0.values().filter(|of_mount| of_mount.running < of_mount.limit);
+        let ready = self.0.values().filter(|of_mount| of_mount.permits.available_permits() > 0);
         ready.filter_map(|of_mount| of_mount.due.first().copied()).min()
     }
 
-    /// Begins the evaluation of an entry, which is not due any more.
-    pub(super) fn begin(&mut self, mount: &MountPath, time: Instant, id: EntryId) {
-        self.update(mount, |of_mount| {
-            of_mount.due.remove(&(time, id));
-            of_mount.running += 1;
-        });
+    /// Begins the evaluation of an entry, which is not due any more. Returns `None` if none may
+    /// begin.
+    pub(super) fn begin(
+        &mut self,
+        mount: &MountPath,
+        time: Instant,
+        id: EntryId,
+    ) -> Option<OwnedSemaphorePermit> {
+        let of_mount = self.0.get_mut(mount)?;
+        let permit = Arc::clone(&of_mount.permits).try_acquire_owned().ok()?;
+        of_mount.due.remove(&(time, id));
+        Some(permit)
     }
 
-    /// Ends an evaluation that was begun for this mount.
-    pub(super) fn end(&mut self, mount: &MountPath) {
-        self.update(mount, |of_mount| of_mount.running -= 1);
+    /// Returns the permits of a mount, also for the runs of clients that look for a response of
+    /// their own.
+    pub(super) fn permits(&mut self, mount: &Mount) -> Arc<Semaphore> {
+        Arc::clone(&self.of_mount(mount).permits)
     }
 
-    fn update(&mut self, mount: &MountPath, change: impl FnOnce(&mut OfMount)) {
-        let Some(of_mount) = self.0.get_mut(mount) else { return };
-        change(of_mount);
-        if of_mount.due.is_empty() && of_mount.running == 0 {
-            self.0.remove(mount);
-        }
+    /// Forgets mounts without entries and evaluations.
+    pub(super) fn prune(&mut self) {
+        let is_used = |of_mount: &OfMount| {
+            !of_mount.due.is_empty() || Arc::strong_count(&of_mount.permits) > 1
+        };
+        self.0.retain(|_, of_mount| is_used(of_mount));
+    }
+
+    fn of_mount(&mut self, mount: &Mount) -> &mut OfMount {
+        self.0.entry(mount.path().clone()).or_insert_with(|| {
+            // Clients that ask now keep half of the runs, if there are several.
+            let half = mount.engine().limits().concurrency as usize / 2;
+            let permits = Arc::new(Semaphore::new(half.clamp(1, MAX_EVALUATIONS)));
+            OfMount { due: BTreeSet::new(), permits }
+        })
     }
 }

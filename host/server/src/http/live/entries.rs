@@ -7,6 +7,7 @@ use std::time::Duration;
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::{GuestRequest, StateValue};
 use relayer_rest_state::{Generation, Snapshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::Refusal;
@@ -14,9 +15,9 @@ use super::broadcast::{Broadcast, Subscriber};
 use super::client::Client;
 use super::content::Content;
 use super::due::{DueEntries, EntryId};
-use super::failures::RecentFailures;
 use super::key::Key;
 use super::limits::LiveLimits;
+use super::recent_runs::{RecentRuns, RunKey};
 use super::resolve::Answer;
 use super::run_budget::RunBudget;
 use super::tally::{CountedBytes, LiveTally};
@@ -24,9 +25,10 @@ use super::version::{Body, Version};
 use crate::cache::RecordedResponse;
 use crate::http::connections::Peer;
 use crate::http::error::HostError;
-use crate::registry::{MountPath, Registry};
+use crate::registry::{Mount, MountPath, Registry};
 
-/// The first and the longest wait before a request is repeated that got an error of the host.
+/// The first and the longest wait before a request is repeated that failed, or whose response needs
+/// memory.
 const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
@@ -40,7 +42,7 @@ pub(super) struct Entries {
     readers: HashMap<StateValue, HashSet<EntryId>>,
     due: DueEntries,
     budget: RunBudget,
-    failures: RecentFailures,
+    recent_runs: RecentRuns,
     by_peer: HashMap<Peer, u32>,
     by_mount: HashMap<MountPath, u32>,
     waiters: usize,
@@ -79,7 +81,6 @@ enum Evaluation {
     /// The response is current.
     Current,
     Due(Instant),
-    /// It is being evaluated since this time.
     Running(Run),
 }
 
@@ -110,13 +111,14 @@ pub(super) enum NotAdded {
 /// An entry to evaluate.
 pub(super) struct Task {
     id: EntryId,
-    mount: MountPath,
     pub(super) request: Arc<GuestRequest>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Entries {
     pub(super) fn new(limits: LiveLimits, tally: LiveTally, seen: Arc<Snapshot>) -> Self {
         let budget = RunBudget::new(limits.runs_per_second);
+        let recent_runs = RecentRuns::new(limits.min_interval, limits.entries);
         Self {
             limits,
             tally,
@@ -125,7 +127,7 @@ impl Entries {
             readers: HashMap::new(),
             due: DueEntries::default(),
             budget,
-            failures: RecentFailures::default(),
+            recent_runs,
             by_peer: HashMap::new(),
             by_mount: HashMap::new(),
             waiters: 0,
@@ -155,7 +157,6 @@ impl Entries {
             // Only a request of its own executes them.
             return Err(NotAdded::Refused(Refusal::Ending(Instant::now())));
         }
-        self.keep_failure(request, &answer);
         let key = Key::new(request, &answer);
         let mount = answer.mount.path().clone();
         let id = self.by_key.get(&key).copied();
@@ -192,34 +193,46 @@ impl Entries {
         request: &Arc<GuestRequest>,
         registry: &Registry,
     ) -> Option<Added> {
-        let mount = registry.now().route(request.target.path()).path().clone();
-        let id = *self.by_key.get(&Key::of_failure(request, &mount))?;
-        let entry = &self.by_id[&id];
-        if self.ending.is_some() || !entry.answer.is_current(registry, entry.path()) {
-            return None;
-        }
+        let id = self.failure(request, registry).filter(|_| self.ending.is_none())?;
+        let mount = self.by_id[&id].mount.clone();
         let counted = self.tally.count(client.size(), self.limits.memory.as_u64())?;
         self.has_room(client.peer, &mount, false).then(|| self.join(id, client, mount, counted))
     }
 
-    /// Returns the failure of the active module for an equal request not long ago.
-    pub(super) fn recent_failure(
-        &mut self,
-        request: &GuestRequest,
-        registry: &Registry,
-    ) -> Option<Answer> {
-        let mount = registry.now().route(request.target.path()).path().clone();
-        let failure = self.failures.get(&Key::of_failure(request, &mount))?;
-        let answer = &failure.answer;
-        answer.is_current(registry, request.target.path()).then(|| answer.clone())
+    /// Returns whether an entry has a failure of the active module for this request.
+    pub(super) fn has_failure(&self, request: &GuestRequest, registry: &Registry) -> bool {
+        self.failure(request, registry).is_some()
     }
 
-    fn keep_failure(&mut self, request: &GuestRequest, answer: &Answer) {
-        if answer.is_failure {
-            let key = Key::new(request, answer);
-            let generation = self.seen.generation();
-            self.failures.add(key, answer, generation, &self.limits, &self.tally);
-        }
+    fn failure(&self, request: &GuestRequest, registry: &Registry) -> Option<EntryId> {
+        let mounts = registry.now();
+        let key = Key::of_failure(request, mounts.route(request.target.path()).path());
+        let id = *self.by_key.get(&key)?;
+        let entry = &self.by_id[&id];
+        entry.answer.is_current(registry, entry.path()).then_some(id)
+    }
+
+    /// Returns the key of the runs for a request.
+    pub(super) fn run_key(&self, request: &GuestRequest, registry: &Registry) -> RunKey {
+        let mounts = registry.now();
+        let mount = mounts.route(request.target.path()).path();
+        self.recent_runs.key(&Key::of_failure(request, mount))
+    }
+
+    /// Returns the time of the last run for requests with this key, if that was within
+    /// `min-interval`.
+    pub(super) fn last_run(&mut self, key: RunKey) -> Option<Instant> {
+        self.recent_runs.last(key, Instant::now())
+    }
+
+    /// Records a run for a request with this key.
+    pub(super) fn record_run(&mut self, key: RunKey) {
+        self.recent_runs.add(key, Instant::now());
+    }
+
+    /// Returns the permits of the evaluations of a mount.
+    pub(super) fn permits(&mut self, mount: &Mount) -> Arc<Semaphore> {
+        self.due.permits(mount)
     }
 
     /// Adds a waiter to an entry.
@@ -291,20 +304,22 @@ impl Entries {
     /// Takes the entries that are due now and whose mounts may begin evaluations. Each task must
     /// be completed.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Task> {
-        self.failures.forget(now);
         let mut tasks = Vec::new();
         while let Some((time, id)) = self.due.first()
             && time <= now
             && let Some(entry) = self.by_id.get_mut(&id)
             && self.budget.take(now).is_ok()
         {
-            self.due.begin(&entry.mount, time, id);
+            let Some(permit) = self.due.begin(&entry.mount, time, id) else {
+                self.budget.give_back();
+                break;
+            };
             entry.evaluation =
                 Evaluation::Running(Run { is_outdated: false, newest: entry.newest });
             entry.last_run = Some(now);
-            let mount = entry.mount.clone();
-            tasks.push(Task { id, mount, request: Arc::clone(&entry.request) });
+            tasks.push(Task { id, request: Arc::clone(&entry.request), _permit: permit });
         }
+        self.due.prune();
         tasks
     }
 
@@ -318,6 +333,11 @@ impl Entries {
         self.budget.take(now)
     }
 
+    /// Gives a run back that was not needed.
+    pub(super) fn give_back_run(&mut self) {
+        self.budget.give_back();
+    }
+
     /// Returns when the next entry can be taken: it is due, and the budget has a run for it.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         self.due.first().map(|(time, _)| self.budget.next(now).max(time))
@@ -326,14 +346,16 @@ impl Entries {
     /// Records the answer to a task, and whether the module was run for it.
     pub(super) fn complete(
         &mut self,
-        Task { id, mount, .. }: Task,
+        task: Task,
         answer: Answer,
         was_run: bool,
         registry: &Registry,
     ) {
-        self.due.end(&mount);
+        let Task { id, request, .. } = task;
         if was_run {
             self.tally.ran();
+            let key = self.run_key(&request, registry);
+            self.record_run(key);
         } else {
             self.budget.give_back();
         }
@@ -344,28 +366,25 @@ impl Entries {
             return self.schedule(id, Duration::ZERO);
         }
         let is_error = answer.outcome.is_err();
-        // Its state is not known: clients have the newer response that another request got.
-        if is_error && run.newest < entry.newest {
-            if !entry.is_valid_for(&self.seen) {
-                self.schedule(id, Duration::ZERO);
-            }
-            return;
-        }
+        // The state of a failure is not known: clients have the newer response of another request.
+        let is_older = is_error && run.newest < entry.newest;
         let retry = if is_error { Some(entry.backoff.next_delay()) } else { None };
         if !is_error {
             entry.backoff = backoff();
         }
-        let request = Arc::clone(&entry.request);
-        self.keep_failure(&request, &answer);
-        let is_changed = self.offer(id, answer, registry);
+        let is_changed = !is_older && self.offer(id, answer, registry);
         if was_run && !is_changed {
             self.tally.ran_without_change();
         }
-        let is_valid = self.by_id.get(&id).is_some_and(|entry| entry.is_valid_for(&self.seen));
-        if !is_valid && (run.is_outdated || !is_error) {
+        let Some(entry) = self.by_id.get(&id) else { return };
+        let is_valid = entry.is_valid_for(&self.seen);
+        if !is_valid && (run.is_outdated || is_older || !is_error) {
             self.schedule(id, Duration::ZERO);
-        } else if let Some(retry) = retry {
+        } else if let Some(retry) = retry.filter(|_| !is_older) {
             self.schedule(id, retry);
+        } else if !entry.shows_answer() {
+            // There was too little memory.
+            self.schedule(id, MIN_RETRY);
         }
     }
 
@@ -400,15 +419,16 @@ impl Entries {
         };
         let body = Body::new(self.next_version, content, Vec::new(), Some(counted));
         self.next_version += 1;
-        let stale_since = stale_since(&body.content, &self.seen);
+        let stale_since = match &answer.outcome {
+            Ok(response) => response.reads().stale_since(&self.seen),
+            Err(_) => None,
+        };
         let id = self.next;
         self.next += 1;
-        // It may be a failure that was kept.
-        let failure = self.failures.get(&key).filter(|_| answer.is_failure);
-        let last_run = failure.map(|failure| failure.time);
-        let is_of_before =
-            failure.is_some_and(|failure| failure.generation < self.seen.generation());
+        let is_of_before = answer.is_failure && answer.asked_at < self.seen.generation();
         let is_error = answer.outcome.is_err() && !is_of_before;
+        let run_key = self.recent_runs.key(&Key::of_failure(request, answer.mount.path()));
+        let last_run = self.recent_runs.last(run_key, Instant::now());
         let newest = answer.outcome.as_ref().ok().map(|response| response.generation());
         let entry = Entry {
             key: Some(key.clone()),
@@ -497,6 +517,10 @@ impl Entries {
         let is_other = !self.by_id[&id].versions.newest().body.content.is_same(&content);
         if is_other {
             self.publish(id, content);
+        } else if let Some(entry) = self.by_id.get_mut(&id) {
+            // It may have read other values, and so be stale.
+            let body = Arc::clone(&entry.versions.newest().body);
+            self.tally.woke(entry.publish(body, &self.seen));
         }
         is_other
     }
@@ -615,9 +639,23 @@ impl Entry {
         outcome.is_ok_and(|response| is_valid(response, &self.request, snapshot))
     }
 
+    /// Returns whether clients have the content of the last answer.
+    fn shows_answer(&self) -> bool {
+        let shown = self.versions.newest();
+        self.key.is_none() || shown.body.content.is_same(&content(&self.answer, &self.request))
+    }
+
+    /// Returns the time since which no source has confirmed the values of the last answer.
+    fn stale_since(&self, shown: &Content, snapshot: &Snapshot) -> Option<std::time::Instant> {
+        match (shown, &self.answer.outcome) {
+            (Content::Response(_), Ok(response)) => response.reads().stale_since(snapshot),
+            _ => None,
+        }
+    }
+
     /// Publishes a version with this body, and returns the number of waiters that it wakes.
     fn publish(&mut self, body: Arc<Body>, snapshot: &Snapshot) -> usize {
-        let stale_since = stale_since(&body.content, snapshot);
+        let stale_since = self.stale_since(&body.content, snapshot);
         let before = self.versions.newest();
         if Arc::ptr_eq(&before.body, &body) && before.stale_since == stale_since {
             return 0;
@@ -649,13 +687,6 @@ fn content(answer: &Answer, request: &GuestRequest) -> Content {
             Content::Failure(Arc::clone(response), Key::new(request, answer))
         }
         Err(response) => Content::Error(Arc::clone(response)),
-    }
-}
-
-fn stale_since(content: &Content, snapshot: &Snapshot) -> Option<std::time::Instant> {
-    match content {
-        Content::Response(response) => response.reads().stale_since(snapshot),
-        _ => None,
     }
 }
 

@@ -30,8 +30,14 @@ pub(super) struct Fixture {
 impl Fixture {
     /// Creates the server, and a state with one chain.
     pub(super) fn new() -> Self {
+        Self::with_limits("")
+    }
+
+    /// Creates the server with further limits of its modules.
+    pub(super) fn with_limits(more: &str) -> Self {
         // A busy machine must not end a run.
-        let limits: Limits = toml::from_str("time = '1h'\nqueue-wait = '1h'").unwrap();
+        let limits = format!("time = '1h'\nqueue-wait = '1h'\n{more}");
+        let limits: Limits = toml::from_str(&limits).unwrap();
         let engine = Engine::new(&limits).unwrap();
         let module = Module::from_bytes(&engine, "test", DEFAULT_MODULE).unwrap();
         let registry = Arc::new(Registry::new(Mount::api(module)));

@@ -38,19 +38,15 @@ impl Key {
                 Self(parts.0.into())
             }
             Ok(_) => Self::whole(request, answer.mount.path(), b"whole"),
-            Err(_) => Self::of_failure(request, answer.mount.path()),
+            Err(_) if answer.is_failure => Self::of_failure(request, answer.mount.path()),
+            Err(_) => Self::whole(request, answer.mount.path(), b"error"),
         }
-    }
-
-    /// Returns its size in bytes.
-    pub(super) fn size(&self) -> usize {
-        self.0.len()
     }
 
     /// Returns the key of a request for which the module fails. The parts that it read before
     /// that are not known.
     pub(super) fn of_failure(request: &GuestRequest, mount: &MountPath) -> Self {
-        Self::whole(request, mount, b"error")
+        Self::whole(request, mount, b"failure")
     }
 
     fn whole(request: &GuestRequest, mount: &MountPath, kind: &[u8]) -> Self {

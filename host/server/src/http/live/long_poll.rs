@@ -117,7 +117,7 @@ mod tests {
         let all_ends = async {
             fixture.waiting(200).await;
             if let Some(within) = end {
-                fixture.live.end(start + within);
+                fixture.live.end(within);
             }
         };
         let (ends, ()) = join(join_all(ends), all_ends).await;

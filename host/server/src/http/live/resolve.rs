@@ -6,7 +6,7 @@ use arc_swap::Guard;
 use bytes::Bytes;
 use hyper::http::uri::PathAndQuery;
 use relayer_rest_sandbox::GuestRequest;
-use relayer_rest_state::StateReader;
+use relayer_rest_state::{Generation, StateReader};
 
 use crate::cache::{RecordedResponse, RequestRef};
 use crate::http::error::HostError;
@@ -25,6 +25,8 @@ pub(in crate::http) struct Answer {
     pub(in crate::http) outcome: Outcome,
     /// Whether the module has failed for this request: it may respond to others.
     pub(in crate::http) is_failure: bool,
+    /// The generation of the state when it was asked for. A failure has none of its own.
+    pub(in crate::http) asked_at: Generation,
 }
 
 impl Answer {
@@ -61,6 +63,7 @@ pub(super) fn find(
     request: &GuestRequest,
 ) -> Result<Answer, Missed> {
     let mount = Arc::clone(registry.now().route(request.target.path()));
+    let asked_at = state.peek().generation();
     let found = {
         let Some(active) = mount.active() else {
             let response = HostError::without_module(&mount).response();
@@ -69,6 +72,7 @@ pub(super) fn find(
                 active: None,
                 outcome: Err(Arc::new(response)),
                 is_failure: false,
+                asked_at,
             });
         };
         let own = mount.path().strip_prefix(request.target.as_str());
@@ -81,25 +85,32 @@ pub(super) fn find(
     };
     match found {
         Ok((active, response)) => {
-            Ok(Answer { mount, active: Some(active), outcome: Ok(response), is_failure: false })
+            let outcome = Ok(response);
+            Ok(Answer { mount, active: Some(active), outcome, is_failure: false, asked_at })
         }
         Err((request, uncached)) => Err(Missed { mount, request, uncached }),
     }
 }
 
 impl Missed {
+    pub(super) fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
     /// Runs the module, or waits for its run for an equal request.
     pub(super) async fn run(self, state: &StateReader) -> Answer {
         let Self { mount, request, uncached } = self;
+        let asked_at = state.peek().generation();
         match mount.run(request, uncached, state).await {
             Ok(Responded { active, response }) => {
-                Answer { mount, active: Some(active), outcome: Ok(response), is_failure: false }
+                let outcome = Ok(response);
+                Answer { mount, active: Some(active), outcome, is_failure: false, asked_at }
             }
             Err(error) => {
                 let response = report::failure(&mount, &error);
                 let is_failure = error.is_of_request();
                 let outcome = Err(Arc::new(response));
-                Answer { mount, active: Some(error.active), outcome, is_failure }
+                Answer { mount, active: Some(error.active), outcome, is_failure, asked_at }
             }
         }
     }

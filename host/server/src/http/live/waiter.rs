@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use relayer_rest_sandbox::GuestRequest;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::client::Client;
 use super::content::Content;
 use super::entries::{Added, NotAdded};
 use super::key::Key;
-use super::resolve::{self, Answer, Missed};
+use super::resolve::{self, Answer};
 use super::version::Version;
 use super::{Refusal, Shared};
 
@@ -20,9 +22,14 @@ const MAX_TRIES: u32 = 10;
 pub(in crate::http) struct Waiter {
     shared: Arc<Shared>,
     client: Client,
-    /// The entry; `None` while the client moves to another one, also if that was interrupted.
+    /// The entry; `None` while the client looks for another one.
     added: Option<Added>,
+    /// The run for a response of its own, which goes on while the client is sent a comment.
+    run: Option<JoinSet<Ran>>,
 }
+
+/// The answer of a run for a client; `None` if none is needed any more.
+type Ran = Result<Option<Answer>, Refusal>;
 
 impl Waiter {
     pub(super) async fn new(
@@ -31,8 +38,14 @@ impl Waiter {
         answer: Answer,
     ) -> Result<Self, Refusal> {
         shared.start_evaluator();
-        let added = Some(shared.join(&client, Some(answer)).await?);
-        Ok(Self { shared, client, added })
+        let mut waiter = Self { shared, client, added: None, run: None };
+        let request = waiter.client.request();
+        waiter.added = Some(match waiter.shared.add(&waiter.client, &request, answer) {
+            Ok(added) => added,
+            Err(NotAdded::Refused(refusal)) => return Err(refusal),
+            Err(NotAdded::Outdated) => Box::pin(waiter.join()).await?,
+        });
+        Ok(waiter)
     }
 
     /// Returns the newest version. May be cancelled.
@@ -43,7 +56,7 @@ impl Waiter {
         loop {
             let Some(added) = &mut self.added else {
                 // Boxed, because it is rare, and enlarges the future of each client.
-                self.added = Some(Box::pin(self.shared.join(&self.client, None)).await?);
+                self.added = Some(Box::pin(self.join()).await?);
                 continue;
             };
             let version = added.versions.newest();
@@ -54,6 +67,53 @@ impl Waiter {
                 return Ok(version);
             }
             self.leave();
+        }
+    }
+
+    /// Looks for the entry of its request: with the cached response, or by a run. If the module fails
+    /// for equal requests, the client joins them. May be cancelled.
+    async fn join(&mut self) -> Result<Added, Refusal> {
+        let request = self.client.request();
+        for _ in 0..MAX_TRIES {
+            let found = resolve::find(&self.shared.registry, &self.shared.state, &request).ok();
+            if found.is_none()
+                && let Some(added) = self.shared.join_failure(&self.client, &request)
+            {
+                self.run = None;
+                return Ok(added);
+            }
+            let answer = match found {
+                Some(answer) => Some(answer),
+                None => self.run(&request).await?,
+            };
+            let Some(answer) = answer else { continue };
+            match self.shared.add(&self.client, &request, answer) {
+                Err(NotAdded::Outdated) => {}
+                Err(NotAdded::Refused(refusal)) => return Err(refusal),
+                Ok(added) => {
+                    self.run = None;
+                    return Ok(added);
+                }
+            }
+        }
+        Err(Refusal::Overloaded)
+    }
+
+    /// Runs the module on the thread of the evaluator, which has a lower priority. May be cancelled.
+    async fn run(&mut self, request: &Arc<GuestRequest>) -> Ran {
+        let shared = &self.shared;
+        let run = self.run.get_or_insert_with(|| {
+            let mut run = JoinSet::new();
+            let runtime = shared.runtime.get().cloned().unwrap_or_else(Handle::current);
+            run.spawn_on(answer(Arc::clone(shared), Arc::clone(request)), &runtime);
+            run
+        });
+        let ran = run.join_next().await;
+        self.run = None;
+        match ran {
+            Some(Ok(ran)) => ran,
+            // The evaluator has ended, with its thread.
+            _ => Err(shared.entries().ending().map_or(Refusal::Overloaded, Refusal::Ending)),
         }
     }
 
@@ -95,81 +155,52 @@ impl Drop for Waiter {
     }
 }
 
-/// The answer to a client, or the entry of failures that it was added to.
-enum Resolved {
-    Answer(Answer),
-    Failure(Added),
+/// Returns the answer to a request by a run of the module, as soon as the budget has one, and the
+/// mount may begin an evaluation.
+async fn answer(shared: Arc<Shared>, request: Arc<GuestRequest>) -> Ran {
+    let find = || resolve::find(&shared.registry, &shared.state, &request);
+    // Clients take turns: if all waited for the budget, each run would wake all of them.
+    let turn = shared.turn.lock().await;
+    let missed = loop {
+        let Err(missed) = find() else { return Ok(None) };
+        let taken = {
+            let mut entries = shared.entries();
+            if let Some(end) = entries.ending() {
+                return Err(Refusal::Ending(end));
+            }
+            if entries.has_failure(&request, &shared.registry) {
+                return Ok(None);
+            }
+            entries.take_run(Instant::now())
+        };
+        match taken {
+            Ok(()) => break missed,
+            Err(later) => sleep_until(later).await,
+        }
+    };
+    drop(turn);
+    let permits = shared.entries().permits(missed.mount());
+    let permit = permits.acquire_owned().await;
+    // It may be another request's response by now.
+    let Err(missed) = find() else {
+        shared.entries().give_back_run();
+        return Ok(None);
+    };
+    let answer = missed.run(&shared.state).await;
+    drop(permit);
+    let mut entries = shared.entries();
+    entries.ran();
+    let key = entries.run_key(&request, &shared.registry);
+    entries.record_run(key);
+    drop(entries);
+    // The evaluator may have waited for the permit.
+    shared.due.notify_one();
+    Ok(Some(answer))
 }
 
 impl Shared {
-    /// Adds a waiter with this answer. Without one, or if another module was activated
-    /// meanwhile, the answer is asked for.
-    async fn join(&self, client: &Client, mut answer: Option<Answer>) -> Result<Added, Refusal> {
-        let request = client.request();
-        for _ in 0..MAX_TRIES {
-            let current = match answer.take() {
-                Some(answer) => answer,
-                None => match self.resolve(client, &request).await? {
-                    Resolved::Answer(answer) => answer,
-                    Resolved::Failure(added) => return Ok(added),
-                },
-            };
-            match self.add(client, &request, current) {
-                Err(NotAdded::Outdated) => {}
-                Err(NotAdded::Refused(refusal)) => return Err(refusal),
-                Ok(added) => return Ok(added),
-            }
-        }
-        Err(Refusal::Overloaded)
-    }
-
-    /// Returns the answer to a request: the cached one, or by a run as soon as the budget has
-    /// one. If the module fails for equal requests, the client joins them.
-    async fn resolve(
-        &self,
-        client: &Client,
-        request: &Arc<GuestRequest>,
-    ) -> Result<Resolved, Refusal> {
-        if let Ok(resolved) = self.known(client, request) {
-            return Ok(resolved);
-        }
-        // Clients take turns: if all waited for the budget, each run would wake all of them.
-        let turn = self.turn.lock().await;
-        let missed = loop {
-            let missed = match self.known(client, request) {
-                Ok(resolved) => return Ok(resolved),
-                Err(missed) => missed,
-            };
-            let taken = {
-                let mut entries = self.entries();
-                if let Some(end) = entries.ending() {
-                    return Err(Refusal::Ending(end));
-                }
-                entries.take_run(Instant::now())
-            };
-            match taken {
-                Ok(()) => break missed,
-                Err(later) => sleep_until(later).await,
-            }
-        };
-        drop(turn);
-        let answer = missed.run(&self.state).await;
-        self.entries().ran();
-        Ok(Resolved::Answer(answer))
-    }
-
-    /// Returns the answer to a request, or the entry of its failures, if no run is needed.
-    fn known(&self, client: &Client, request: &Arc<GuestRequest>) -> Result<Resolved, Missed> {
-        let missed = match resolve::find(&self.registry, &self.state, request) {
-            Ok(answer) => return Ok(Resolved::Answer(answer)),
-            Err(missed) => missed,
-        };
-        let mut entries = self.entries();
-        if let Some(added) = entries.join_failure(client, request, &self.registry) {
-            return Ok(Resolved::Failure(added));
-        }
-        let failure = entries.recent_failure(request, &self.registry);
-        failure.map(Resolved::Answer).ok_or(missed)
+    fn join_failure(&self, client: &Client, request: &Arc<GuestRequest>) -> Option<Added> {
+        self.entries().join_failure(client, request, &self.registry)
     }
 
     fn add(
@@ -209,8 +240,8 @@ mod tests {
                 request.headers.insert(*name, value.parse().unwrap());
             }
             let client = Client::new(&request, Peer::SEVERAL);
-            let added = shared.join(&client, Some(fixture.answer().await)).await;
-            Waiter { shared: Arc::clone(&shared), client, added: added.ok() }
+            let added = shared.add(&client, &client.request(), fixture.answer().await);
+            Waiter { shared: Arc::clone(&shared), client, added: added.ok(), run: None }
         };
         let mut first = waiter(&[]).await;
         let mut second = waiter(&[("x-other", "1")]).await;
@@ -225,7 +256,8 @@ mod tests {
             let mount = fixture.registry.at("/").unwrap();
             let active = mount.active().map(|active| Arc::clone(&active));
             let outcome = Err(Arc::new(hyper::Response::new(Bytes::from_static(b"failed"))));
-            let answer = Answer { mount, active, outcome, is_failure };
+            let asked_at = snapshot.generation();
+            let answer = Answer { mount, active, outcome, is_failure, asked_at };
             entries.complete(task, answer, true, &fixture.registry);
         };
         fixture.publisher.update_state(|state| state.chains.push("b".into()));

@@ -8,7 +8,7 @@ use crate::http::live::fixture::{Fixture, request};
 use crate::registry::{Mount, Mounts};
 use bytes::Bytes;
 use hyper::StatusCode;
-use relayer_rest_state::{ChainConfig, ChainKind};
+use relayer_rest_state::{ChainConfig, ChainKind, Stale};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,10 @@ struct Table {
 
 impl Table {
     fn new(path: &str, limits: LiveLimits) -> Self {
-        let fixture = Fixture::new();
+        Self::on(Fixture::new(), path, limits)
+    }
+
+    fn on(fixture: Fixture, path: &str, limits: LiveLimits) -> Self {
         let tally = LiveTally::default();
         let snapshot = fixture.publisher.reader().snapshot();
         let entries = Entries::new(limits.clone(), tally.clone(), snapshot);
@@ -115,7 +118,8 @@ fn failure(answer: &Answer) -> Answer {
     let mut response = hyper::Response::new(Bytes::from_static(b"failed"));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     let (mount, active) = (Arc::clone(&answer.mount), answer.active.clone());
-    Answer { mount, active, outcome: Err(Arc::new(response)), is_failure: true }
+    let outcome = Err(Arc::new(response));
+    Answer { mount, active, outcome, is_failure: true, asked_at: answer.asked_at }
 }
 
 /// Returns whether a client's newest version is this response.
@@ -147,7 +151,7 @@ async fn a_version_whose_values_return_is_published_again() {
     table.observe();
     let absent = table.answer().await;
     let (mount, older) = parts(&absent);
-    let active = absent.active.clone();
+    let (active, asked_at) = (absent.active.clone(), absent.asked_at);
     let mut added = table.add(absent);
 
     set_chains(&table, &["a", "b"]);
@@ -163,7 +167,7 @@ async fn a_version_whose_values_return_is_published_again() {
     table.observe();
     let task = table.begin_one();
     let outcome = Ok(Arc::clone(&older));
-    table.end(task, Answer { mount, active, outcome, is_failure: false });
+    table.end(task, Answer { mount, active, outcome, is_failure: false, asked_at });
     assert!(has(&mut added, &older));
 }
 
@@ -298,14 +302,104 @@ async fn each_mount_has_at_most_four_evaluations_at_once() {
         let answer = failure(&table.answer().await);
         clients.push(table.add(answer));
     }
-    let tasks = table.begin();
+    let mut tasks = table.begin();
     let paths: Vec<_> = tasks.iter().map(|task| task.request.target.path()).collect();
     assert_eq!(paths, ["/state", "/state", "/state", "/state", "/other/state"]);
     assert!(table.begin().is_empty() && table.entries.next_due(table.now).is_none());
     let answer = table.answer().await;
-    let task = tasks.into_iter().next().unwrap();
+    let task = tasks.remove(0);
     table.end(task, failure(&answer));
     assert!(table.entries.next_due(table.now).is_some());
     assert_eq!(table.begin_one().request.target.query(), Some("5"));
-    drop(clients);
+}
+
+#[tokio::test]
+async fn half_of_the_runs_of_a_mount_are_for_clients_that_ask_now() {
+    for (concurrency, expected) in [(1, 1), (3, 1), (4, 2), (64, 4)] {
+        let fixture = Fixture::with_limits(&format!("concurrency = {concurrency}"));
+        let mut table = Table::on(fixture, "/", LiveLimits::default());
+        let mut clients = Vec::new();
+        for path in ["/state?1", "/state?2", "/state?3", "/state?4", "/state?5"] {
+            table.request = Arc::new(request(path));
+            let answer = failure(&table.answer().await);
+            clients.push(table.add(answer));
+        }
+        assert_eq!(table.begin().len(), expected, "{concurrency}");
+        let api = table.fixture.registry.at("/").unwrap();
+        // Clients that look for responses of their own have the same permits.
+        assert_eq!(table.entries.permits(&api).available_permits(), expected);
+    }
+}
+
+/// The run of a module for a new client may have begun before a publication.
+#[tokio::test]
+async fn a_failure_on_an_older_state_is_repeated_at_once() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let older = failure(&table.answer().await);
+    table.change();
+    let _client = table.add(older);
+    let next = table.entries.next_due(table.now).unwrap();
+    assert!(next <= Instant::now(), "it is not a retry");
+    let mut table = Table::new("/state", LiveLimits::default());
+    let current = failure(&table.answer().await);
+    let _client = table.add(current);
+    assert!(table.entries.next_due(table.now).unwrap() > table.now + table.limits.min_interval);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_during_a_run_causes_no_other_one_at_once() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let added = table.join().await;
+    table.change();
+    let task = table.begin_one();
+    table.entries.remove(added.id, &table.client);
+    let failure = failure(&table.answer().await);
+    table.end(task, failure.clone());
+    let key = table.entries.run_key(&table.request, &table.fixture.registry);
+    let ran = table.entries.last_run(key).expect("the run is known");
+    // The next client's failure is repeated after the interval.
+    table.change();
+    let _client = table.add(failure);
+    let next = table.entries.next_due(table.now).unwrap();
+    assert!(next >= ran + table.limits.min_interval);
+}
+
+/// A response of another request may come during an evaluation.
+#[tokio::test]
+async fn a_response_without_memory_is_sent_later_also_if_a_run_ends_meanwhile() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let mut first = table.join().await;
+    table.change();
+    let task = table.begin_one();
+    table.change();
+    let answer = table.answer().await;
+    let (_, newer) = parts(&answer);
+    let failure = failure(&answer);
+    let limit = table.limits.memory.as_u64();
+    let size = u64::try_from(table.client.size()).unwrap();
+    let left = usize::try_from(limit - table.tally.status().bytes - size).unwrap();
+    let all = table.tally.count(left, limit).unwrap();
+    let _second = table.add(answer);
+    assert!(matches!(first.versions.newest().content(), Content::Error(_)));
+    table.end(task, failure);
+    drop(all);
+    table.evaluate().await;
+    assert!(has(&mut first, &newer));
+}
+
+/// A module may read other values for an equal response.
+#[tokio::test]
+async fn staleness_is_that_of_the_values_that_were_read_last() {
+    let mut table = Table::new("/chains", LiveLimits::default());
+    let mut added = table.join().await;
+    let unconfirmed = Stale { since: std::time::Instant::now(), chains: false };
+    table.fixture.publisher.set_stale(Some(unconfirmed));
+    table.observe();
+    assert_eq!(added.versions.newest().stale_since, None, "the chains are confirmed");
+    let state = table.fixture.answer_to(&request("/state")).await;
+    let entry = table.entries.by_id.get_mut(&added.id).unwrap();
+    let shown = Arc::clone(&entry.versions.newest().body);
+    entry.answer = state;
+    entry.publish(shown, &table.fixture.publisher.reader().snapshot());
+    assert!(added.versions.newest().stale_since.is_some());
 }
