@@ -227,7 +227,7 @@ mod tests {
     use bytes::Bytes;
     use futures_util::FutureExt;
     use std::time::Duration;
-    use tokio::time::Instant;
+    use tokio::time::{Instant, timeout};
 
     /// A comment of its stream interrupts a client that waits for a run of its own.
     #[tokio::test]
@@ -266,11 +266,20 @@ mod tests {
         // The other request may succeed, and needs a run.
         let turn = shared.turn.lock().await;
         assert!(second.next().now_or_never().is_none());
+        assert!(second.run.is_some(), "it goes on while the client is sent a comment");
         assert_eq!(fixture.tally.status().waiters, 1);
         // Its next version is not the response of the client.
         evaluate(false);
         assert!(matches!(first.next().await.unwrap().content(), Content::Error(_)));
         drop((turn, first));
+        // Its run is one of the evaluations of the mount.
+        let api = fixture.registry.at("/").unwrap();
+        let permits = shared.entries().permits(&api);
+        let count = u32::try_from(permits.available_permits()).unwrap();
+        let all = permits.acquire_many_owned(count).await;
+        let pause = Duration::from_millis(100);
+        assert!(timeout(pause, second.next()).await.is_err(), "all evaluations are in progress");
+        drop(all);
         let version = second.next().await.unwrap();
         let response = fixture.answer().await.outcome.unwrap();
         assert_eq!(version.content().text(), Some(&response.plain().body));
