@@ -18,8 +18,8 @@ use super::languages::documented_remedy;
 
 /// The driver of a module in JavaScript: prints its responses to the targets.
 const JS: &str = r#"
-import { Host, Request, Response } from "./sdk/index.js";
-import { FakeHost } from "./sdk/testing.js";
+import { Host, Response } from "./sdk/index.js";
+import { FakeHost, Request } from "./sdk/testing.js";
 import { handle } from "./src/handle.js";
 
 const host = new FakeHost()
@@ -46,7 +46,15 @@ try {
   missing = error.message;
 }
 const thrown = [];
-for (const make of [() => Response.empty("200"), () => Response.text({ a: 1 })]) {
+const invalid = [
+  () => Response.empty("200"),
+  () => Response.text({ a: 1 }),
+  () => Response.text(undefined),
+  () => Response.success(undefined),
+  () => Request.get("/?a=1").queryAs("a", Boolean),
+  () => Request.get("/?a=").queryAs("a", BigInt),
+];
+for (const make of invalid) {
   try {
     make();
   } catch (error) {
@@ -60,8 +68,9 @@ console.log(JSON.stringify([responses, missing, thrown, recorded]));
 const PYTHON: &str = r#"
 import json, sys
 from handle import handle
-from sdk import Host, Request, Response
-from sdk.testing import FakeHost
+from sdk import Host, Response
+from sdk.testing import FakeHost, Request
+from sdk.parameter import InvalidParameter
 
 host = (
     FakeHost()
@@ -87,11 +96,18 @@ try:
 except RuntimeError as error:
     missing = str(error)
 raised = []
-for make in [lambda: Response.empty("200"), lambda: Response.empty(200).with_header("a", 1)]:
+for make in [
+    lambda: Response.empty("200"),
+    lambda: Response.empty(200).with_header("a", 1),
+    lambda: Response.text(None),
+    lambda: Request.get("/?a=1").query_as("a", bool),
+]:
     try:
         make()
-    except TypeError as error:
+    except (TypeError, InvalidParameter) as error:
         raised.append(str(error))
+numbers = Response.json(200, {"a": [float("nan"), (float("-inf"), 1.5)]})
+raised.append(numbers.text_body())
 print(json.dumps([responses, missing, raised, recorded]))
 "#;
 
@@ -141,7 +157,7 @@ async fn compare(
     module: &str,
     driver: (&str, &str),
     program: &str,
-    invalid_values: [&str; 2],
+    invalid_values: &[&str],
 ) {
     let folder = Folder::new();
     let mine = folder.join("my-tool");
@@ -208,17 +224,26 @@ async fn a_module_in_javascript_responds_as_the_one_in_rust() {
     let invalid = [
         "a status is an integer, such as 200, not \"200\"",
         "a body is a string or a Uint8Array, not object",
+        "a body is a string or a Uint8Array, not undefined",
+        "a result is a value of JSON, not undefined",
+        "parameter a: '1' is not valid: neither true nor false",
+        "parameter a: '' is not valid: not a number",
     ];
-    compare("js", "handle.js", "src/handle.js", ("driver.js", JS), "node", invalid).await;
+    compare("js", "handle.js", "src/handle.js", ("driver.js", JS), "node", &invalid).await;
 }
 
 #[tokio::test]
 #[ignore = "needs python3"]
 async fn a_module_in_python_responds_as_the_one_in_rust() {
-    let invalid =
-        ["a status is an int, such as 200, not '200'", "a header's value is a str, not 1"];
+    let invalid = [
+        "a status is an int, such as 200, not '200'",
+        "a header's value is a str, not 1",
+        "a body is a str or bytes, not None",
+        "parameter a: '1' is not valid: neither true nor false",
+        r#"{"a":[null,[null,1.5]]}"#,
+    ];
     let driver = ("driver.py", PYTHON);
-    compare("python", "handle.py", "handle.py", driver, "python3", invalid).await;
+    compare("python", "handle.py", "handle.py", driver, "python3", &invalid).await;
 }
 
 /// Runs the script that adds the document to a module, and returns the routes of the module.

@@ -1,5 +1,6 @@
 //! Capsules as `replay`, `check` and `swap` use them: their files, their modules and their runs.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -177,17 +178,30 @@ impl StoredFailure {
     /// Returns whether the candidate fails, too, or cannot be tried on it.
     pub(super) fn remains(&self) -> bool {
         match &self.repeated {
-            Repeated::Run { replayed, .. } => replayed.is_failure(),
+            Repeated::Run { replayed, .. } => replayed.is_failure() || self.is_untried(),
             Repeated::Unreadable { .. } => true,
         }
+    }
+
+    /// Returns whether the candidate cannot be tried on it: the run may not have reached the failure
+    /// without a value that the recorded module did not read.
+    fn is_untried(&self) -> bool {
+        matches!(&self.repeated, Repeated::Run { replayed, missing, .. }
+            if !replayed.is_failure() && !missing.is_empty())
     }
 }
 
 /// Describes the replays, the remaining failures one by one.
 pub(super) fn text(replayed: &[StoredFailure]) -> Vec<String> {
     let remaining: Vec<_> = replayed.iter().filter(|stored| stored.remains()).collect();
-    let mut lines =
-        vec![format!("{} of {} stored failures remain", remaining.len(), replayed.len())];
+    let untried = remaining.iter().filter(|stored| stored.is_untried()).count();
+    let count = remaining.len() - untried;
+    let mut first = format!("{count} of {} stored failures remain", replayed.len());
+    if untried > 0 {
+        // Writing to a string cannot fail.
+        write!(first, "; {untried} cannot be tried: the module reads a value that is missing").ok();
+    }
+    let mut lines = vec![first];
     for StoredFailure { file, repeated } in remaining {
         match repeated {
             Repeated::Run { request, recorded, replayed, missing } => {

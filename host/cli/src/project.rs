@@ -178,12 +178,15 @@ fn cdylib(line: &str, manifest: Option<&Path>) -> Option<PathBuf> {
 pub(super) fn only_module(folder: &Path) -> Result<PathBuf, ProjectError> {
     let none = || ProjectError::NoModule(folder.to_owned());
     let entries = fs::read_dir(folder).map_err(|_| none())?;
-    let mut modules = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| is_module(p));
-    let module = modules.next().ok_or_else(none)?;
-    match modules.next() {
-        None => Ok(module),
-        Some(_) => Err(ProjectError::Modules(folder.to_owned())),
+    let modules = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| is_module(p));
+    let mut modules: Vec<_> = modules.collect();
+    if modules.len() > 1 {
+        // The build of a new module writes one with its name. Others may be copies.
+        let name = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        modules.retain(|module| module.file_stem() == name.file_name());
+        return modules.pop().ok_or_else(|| ProjectError::Modules(folder.to_owned()));
     }
+    modules.pop().ok_or_else(none)
 }
 
 fn is_module(path: &Path) -> bool {
@@ -192,13 +195,28 @@ fn is_module(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{PROFILE, Project, ProjectError};
+    use super::{PROFILE, Project, ProjectError, only_module};
     use std::fs;
     use std::iter::empty;
     use std::path::{Path, PathBuf};
 
     fn find(folder: &Path) -> Project {
         Project::find(folder, None, None).unwrap()
+    }
+
+    #[test]
+    fn the_module_of_a_folder_is_the_only_one_or_has_its_name() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("my-tool");
+        fs::create_dir(&folder).unwrap();
+        let found = || only_module(&folder).map(|file| file.file_name().unwrap().to_owned());
+        assert!(matches!(found(), Err(ProjectError::NoModule(_))));
+        fs::write(folder.join("before.wasm"), "").unwrap();
+        assert_eq!(found().unwrap(), "before.wasm");
+        fs::write(folder.join("after.wasm"), "").unwrap();
+        assert!(matches!(found(), Err(ProjectError::Modules(_))));
+        fs::write(folder.join("my-tool.wasm"), "").unwrap();
+        assert_eq!(found().unwrap(), "my-tool.wasm");
     }
 
     /// Returns the words of the command that builds a project.

@@ -288,6 +288,17 @@ async fn a_candidate_is_tried_on_all_stored_failures() {
         assert_eq!(ended.status, Some(status), "{ended:?}");
         fs::write(&other_file, elsewhere).unwrap();
     }
+    // Without a value that it reads, the corrected module may not reach the failure.
+    let state = json.replace("/?then=panic", "/state");
+    assert_ne!(json, state);
+    let reading = Folder::new();
+    reading.write("state.capsule.json", state);
+    let args = ["check", "--dialect", "any", "--capsules", &reading.path(""), &bundled];
+    let ended = Program::new(args).run().await;
+    let line = "0 of 1 stored failures remain; 1 cannot be tried: the module reads a value that is missing";
+    assert!(ended.stdout.lines().any(|own| own == line), "{ended:?}");
+    assert!(ended.stdout.contains("    missing: state.current\n"), "{ended:?}");
+    assert_eq!(ended.status, Some(1), "{ended:?}");
     // One that cannot be read does not hide the others.
     fs::write(&other_file, "{}").unwrap();
     let args = ["check", "--dialect", "any", "--capsules", &capsules, &bundled];

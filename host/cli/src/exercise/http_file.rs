@@ -90,6 +90,9 @@ impl Section {
                 self.first_expected.get_or_insert(number);
                 self.expected.add(value)?;
             }
+            _ if key.starts_with("expect") => {
+                return Err(format!("@{key}: unknown; write it as @expect"));
+            }
             _ => {}
         }
         Ok(())
@@ -215,6 +218,12 @@ fn header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
 mod tests {
     use super::{Expected, parse};
     use http::StatusCode;
+
+    #[test]
+    fn an_expectation_with_a_typing_error_is_invalid() {
+        let (line, problem) = parse("# @expects status 200\nGET /").unwrap_err();
+        assert_eq!((line, &*problem), (1, "@expects: unknown; write it as @expect"));
+    }
 
     #[test]
     fn any_text_is_read_or_has_an_invalid_line() {

@@ -3,6 +3,11 @@
 import { Host, imported } from "./host.js";
 import { Request } from "./request.js";
 
+// The engine's own ends the module without a cause.
+globalThis.fetch = () => {
+  throw new Error("fetch: modules make no requests; the host's functions have the data");
+};
+
 /** Returns the contract's `handler` for a function `(host, request) => response`, from the
  * interfaces that the module imports. */
 export function module(handle, imports) {

@@ -18,7 +18,7 @@ export class Request {
 
   /** Creates a GET request, for tests. */
   static get(target) {
-    return new Request("GET", target);
+    return new this("GET", target);
   }
 
   /** Adds a header, for tests. */
@@ -67,14 +67,16 @@ export class Request {
   queryAs(name, parse) {
     const value = this.query(name);
     if (value === undefined) return undefined;
+    // It would be true for each text but an empty one.
+    if (parse === Boolean) parse = boolean;
     let parsed;
     try {
       parsed = parse(value);
     } catch (error) {
       throw new InvalidParameter(name, `'${value}' is not valid: ${error.message}`);
     }
-    // For `Number`, an empty text is 0.
-    if (Number.isNaN(parsed) || (parsed === 0 && value.trim() === "")) {
+    // For `Number` and `BigInt`, an empty text is 0.
+    if (Number.isNaN(parsed) || ((parsed === 0 || parsed === 0n) && value.trim() === "")) {
       throw new InvalidParameter(name, `'${value}' is not valid: not a number`);
     }
     return parsed;
@@ -94,6 +96,11 @@ export class Request {
       return isName(known, name) ? [value.join("=")] : [];
     });
   }
+}
+
+function boolean(text) {
+  if (text !== "true" && text !== "false") throw new Error("neither true nor false");
+  return text === "true";
 }
 
 function isName(text, name) {

@@ -23,6 +23,8 @@ export class Response {
   /** Creates a response with status 200 and a body of a content type, such as
    * `text/html; charset=utf-8`. */
   static ofType(contentType, body) {
+    // The constructor would take it for an empty body.
+    if (body === undefined) throw new TypeError("a body is a string or a Uint8Array, not undefined");
     return new Response(200, [["content-type", contentType]], body);
   }
 
@@ -39,6 +41,7 @@ export class Response {
 
   /** Creates a response with status 200 and `{"status":"success","result":…}`. */
   static success(result) {
+    if (result === undefined) throw new TypeError("a result is a value of JSON, not undefined");
     return Response.json(200, { status: "success", result });
   }
 

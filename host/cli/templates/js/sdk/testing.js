@@ -1,6 +1,7 @@
-// A fake host, to run a handler in tests, without WebAssembly.
+// A fake host and its requests, to run a handler in tests, without WebAssembly.
 
-import { Host } from "./host.js";
+import { Host, imported } from "./host.js";
+import { Request as AnyRequest } from "./request.js";
 import { imports } from "./world.js";
 
 /** A host whose data is set by the test. It has the interfaces that `wit/world.wit` imports, so
@@ -123,6 +124,24 @@ export class FakeHost extends Host {
     names.ends.push(new TextEncoder().encode(names.text).length);
     return names.ends.length - 1;
   }
+}
+
+/** A request, whose headers and query can be read if `wit/world.wit` imports `request` and
+ * `query`. */
+export class Request extends AnyRequest {
+  headerAll(name) {
+    imported(world(), "request");
+    return super.headerAll(name);
+  }
+
+  queryText() {
+    imported(world(), "query");
+    return super.queryText();
+  }
+}
+
+function world() {
+  return Object.fromEntries(imports().map(({ name }) => [name, true]));
 }
 
 /** 2026-01-01T00:00:00Z, in nanoseconds. */

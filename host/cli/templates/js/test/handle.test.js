@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Request } from "../sdk/index.js";
-import { FakeHost } from "../sdk/testing.js";
+import { FakeHost, Request } from "../sdk/testing.js";
 import { handle } from "../src/handle.js";
 
 test("chains are listed", () => {

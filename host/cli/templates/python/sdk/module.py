@@ -61,11 +61,14 @@ def report(cause: str) -> None:
 
 
 def where(raised: BaseException) -> str:
-    """Returns the lines of code that an exception passed. The module `traceback` would
-    read the source files, which the component does not have."""
+    """Returns the lines of code that an exception passed, the innermost first, without those
+    of the SDK that call the handler. The module `traceback` would read the source files,
+    which the component does not have."""
     lines, trace = [], raised.__traceback__
     while trace:
         code = trace.tb_frame.f_code
-        lines.append(f", {code.co_filename}:{trace.tb_lineno} in {code.co_name}")
+        line = f", {code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        if "/sdk/" not in code.co_filename and line not in lines[-1:]:
+            lines.append(line)
         trace = trace.tb_next
-    return "".join(lines)
+    return "".join(reversed(lines))

@@ -67,6 +67,8 @@ class Request:
         value = self.query(name)
         if value is None:
             return None
+        # It would be true for each text but an empty one.
+        parse = _boolean if parse is bool else parse
         try:
             return parse(value)
         except ValueError as error:
@@ -81,6 +83,12 @@ class Request:
         """Returns the values of a parameter as the client sent them."""
         pairs = [pair.partition("=") for pair in (self.query_text() or "").split("&") if pair]
         return [value for known, _, value in pairs if _is_name(known, name)]
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return text == "true"
 
 
 def _is_name(text: str, name: str) -> bool:

@@ -1,6 +1,7 @@
 """Responses, and errors in the format of this API."""
 
 import json
+import math
 from typing import Any
 
 
@@ -14,6 +15,8 @@ class Response(Exception):
         super().__init__(status)
         if not isinstance(status, int):
             raise TypeError(f"a status is an int, such as 200, not {status!r}")
+        if not isinstance(body, bytes):
+            raise TypeError(f"a body is a str or bytes, not {body!r}")
         self.status = status
         self.headers = headers
         self.body = body
@@ -37,8 +40,9 @@ class Response(Exception):
 
     @staticmethod
     def json(status: int, value: Any) -> "Response":
-        """Creates a response with a value as JSON."""
-        body = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        """Creates a response with a value as JSON. Numbers that JSON does not have, such as
+        an infinite one, become `null`."""
+        body = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
         return Response.of_type("application/json", body).with_status(status)
 
     @staticmethod
@@ -95,3 +99,15 @@ class Response(Exception):
     def json_body(self) -> Any:
         """Returns the value of a JSON body, for tests."""
         return json.loads(self.body)
+
+
+def _finite(value: Any) -> Any:
+    """Returns a value with `None` for the numbers that JSON does not have."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+    return value

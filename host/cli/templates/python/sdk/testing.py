@@ -1,11 +1,12 @@
-"""A fake host, to run a handler in tests, without WebAssembly."""
+"""A fake host and its requests, to run a handler in tests, without WebAssembly."""
 
 import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from .host import Host
+from .host import Host, imported
+from .request import Request as AnyRequest
 
 TIME = 1_767_225_600_000_000_000
 """2026-01-01T00:00:00Z, in nanoseconds."""
@@ -34,9 +35,7 @@ class FakeHost(Host):
     def __init__(self) -> None:
         """Creates a host without chains and workers."""
         fakes = self._interfaces()
-        world = (Path(__file__).parent.parent / "wit" / "world.wit").read_text("utf-8")
-        names = re.findall(r"^\s*import relayer:rest/([a-z]+)@[\d.]+;", world, re.MULTILINE)
-        super().__init__({name: fakes[name] for name in names if name in fakes})
+        super().__init__({name: fakes[name] for name in _world() if name in fakes})
         self._not_ready: str | None = None
         self._chains: list[Any] = []
         self._connected: list[str] = []
@@ -142,6 +141,26 @@ class FakeHost(Host):
         self._names.text += text
         self._names.ends.append(len(self._names.text.encode()))
         return len(self._names.ends) - 1
+
+
+class Request(AnyRequest):
+    """A request, whose headers and query can be read if `wit/world.wit` imports `request`
+    and `query`."""
+
+    def header_all(self, name: str) -> list[bytes]:
+        imported(_world(), "request")
+        return super().header_all(name)
+
+    def query_text(self) -> str | None:
+        imported(_world(), "query")
+        return super().query_text()
+
+
+def _world() -> dict[str, bool]:
+    """Returns the names of the interfaces that `wit/world.wit` imports."""
+    text = (Path(__file__).parent.parent / "wit" / "world.wit").read_text("utf-8")
+    names = re.findall(r"^\s*import relayer:rest/([a-z]+)@[\d.]+;", text, re.MULTILINE)
+    return dict.fromkeys(names, True)
 
 
 def _not_ready(message: str, seconds: int) -> Err:

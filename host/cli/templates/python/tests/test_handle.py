@@ -1,8 +1,7 @@
 import unittest
 
 from handle import handle
-from sdk import Request
-from sdk.testing import FakeHost
+from sdk.testing import FakeHost, Request
 
 
 class Test(unittest.TestCase):
