@@ -7,5 +7,5 @@ use super::reader::Reader;
 #[ignore = "slow: builds a module with its dependencies"]
 fn debugging_works_as_written() {
     let page = Page::read("docs/debugging.md");
-    assert_eq!(Reader::new().follow(&page.text), (14, 3));
+    assert_eq!(Reader::new().follow(&page.text), (15, 3));
 }

@@ -7,5 +7,5 @@ use super::reader::Reader;
 #[ignore = "slow: builds a module with its dependencies"]
 fn the_first_extension_works_as_written() {
     let page = Page::read("docs/first-extension.md");
-    assert_eq!(Reader::new().follow(&page.text), (20, 4));
+    assert_eq!(Reader::new().follow(&page.text), (21, 4));
 }
