@@ -122,10 +122,12 @@ async fn responses_of_a_relayer_cannot_fill_the_log() {
 #[tokio::test]
 async fn an_unreachable_relayer_is_reported_once_and_at_its_return() {
     let relayer = Relayer::start(Script::of_0_7());
-    let (process, mut client) =
+    let (mut process, mut client) =
         serve(&["--upstream", &relayer.url(), "--poll", "1ms", "--max-stale", "50ms"]).await;
     client.get_until("/state", |response| response.status == 200).await;
     let gone = relayer.go().await;
+    // On a busy machine, the state may have expired before.
+    process.logged("polling the relayer failed").await;
     client.get_until("/state", |response| response.status == 503).await;
     let relayer = gone.come_back();
     client.get_until("/state", |response| response.status == 200).await;
