@@ -48,8 +48,15 @@ pub enum InvalidResponse {
         limit: ByteSize,
     },
     /// The response is much larger than the limits allow, and was not read.
-    #[error("it far exceeds limits.body, limits.headers and limits.header-size")]
-    TooLarge,
+    #[error(
+        "its body is larger than {body} (limits.body), or its headers are larger than {headers} (limits.header-size)"
+    )]
+    TooLarge {
+        /// The maximum size of the body.
+        body: ByteSize,
+        /// The maximum size of the headers.
+        headers: ByteSize,
+    },
     /// A component of `wasi:http` ended without a response.
     #[error("there is none; the component must call response-outparam.set")]
     NotSet,

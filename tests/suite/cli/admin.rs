@@ -300,10 +300,14 @@ async fn each_family_of_metrics_has_samples() {
     let mut client = serving.connect().await;
     client.get_until("/chain/ibc-0", |found| found.text().contains("success")).await;
     client.request_with("GET", "/version", &[("host", "two hosts")]).await;
+    let source = async |counter: &str| {
+        let name = format!("relayer_rest_source_{counter}_total{{kind=\"upstream\"");
+        sum(&admin.get("/metrics").await.1, &name)
+    };
+    // The chains are served before the source is up.
+    until_async("the relayer has responded", async || source("responses").await > 0).await;
     relayer.change(|script| script.fault = Some(Fault::Status500));
-    let has_failed =
-        async || sum(&admin.get("/metrics").await.1, "relayer_rest_source_failures_total{") > 0;
-    until_async("the relayer has failed", has_failed).await;
+    until_async("the relayer has failed", async || source("failures").await > 0).await;
     let metrics = admin.get("/metrics").await.1;
     for Family { name, kind, .. } in families() {
         let end = match kind {
