@@ -61,6 +61,9 @@ pub(super) struct DevArgs {
     /// REST API of a running relayer, instead of the sample
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
+    /// Telemetry of that relayer
+    #[arg(long, value_name = "URL", requires = "upstream")]
+    telemetry: Option<String>,
     /// Address to listen on, HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     listen: String,
@@ -90,6 +93,7 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
     for (key, value, option) in [
         ("listen", Some(&args.listen), "--listen"),
         ("upstream.url", args.upstream.as_ref(), "--upstream"),
+        ("telemetry.url", args.telemetry.as_ref(), "--telemetry"),
         // Clients of an author need no time at the end.
         ("server.drain", Some(&"0s".to_owned()), "--drain"),
         ("server.grace", Some(&"1s".to_owned()), "--grace"),
@@ -111,7 +115,7 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
         addresses.push((listener.address()?, listener.has_tls()));
     }
     let relayer_dialect = if upstream.is_some() { Dialect::V1_13 } else { Dialect::V0_7 };
-    poll(upstream, None, &publisher)?;
+    poll(upstream, sources.telemetry.take(), &publisher)?;
     let state = publisher.reader();
     let deployment = Deployment::new(state.clone(), args.api, relayer_dialect, headers)?;
     let server = Server::with_registry(Arc::clone(&deployment.registry), state)

@@ -1,8 +1,9 @@
 //! Does `dev` serve the last good build of a module while its sources change?
 
 use std::fs;
+use std::sync::Arc;
 
-use relayer_rest_host::module::{DEFAULT_MODULE, MODULE_1_13};
+use relayer_rest_host::module::{BUNDLED_EXTENSIONS, DEFAULT_MODULE, MODULE_1_13};
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
@@ -310,6 +311,29 @@ async fn an_extension_sees_the_state_of_a_running_relayer() {
     let counts = async || client.get("/ext/my-tool/").await.status == 201;
     until_async("the relayer's only chain is counted", counts).await;
     serving.stop().await;
+}
+
+/// The sample has telemetry, and so has a relayer with `--telemetry`.
+#[tokio::test]
+async fn an_extension_sees_the_telemetry() {
+    let folder = Folder::new();
+    let metrics = BUNDLED_EXTENSIONS.iter().find(|extension| extension.name == "metrics").unwrap();
+    folder.write("module.bin", metrics.component);
+    let relayer = Relayer::start(Script::of_1_13());
+    let text: Arc<[u8]> =
+        Arc::from(&b"# TYPE backlog_size gauge\nbacklog_size{chain=\"a\"} 7\n"[..]);
+    relayer.change(|script| drop(script.bodies.insert("/metrics".to_owned(), text)));
+    let url = relayer.url();
+    for (args, sample) in [
+        (vec![], "\nwallet_balance{"),
+        (vec!["--upstream", &url, "--telemetry", &url], "\nbacklog_size{chain=\"a\"} 7\n"),
+    ] {
+        let mut serving = dev(&folder, &args).await;
+        serving.printed("grants = ").await;
+        let mut client = serving.connect().await;
+        client.get_until("/ext/my-tool/", |found| found.text().contains(sample)).await;
+        serving.stop().await;
+    }
 }
 
 #[tokio::test]
