@@ -53,14 +53,20 @@ const invalid = [
   () => Response.success(undefined),
   () => Request.get("/?a=1").queryAs("a", Boolean),
   () => Request.get("/?a=").queryAs("a", BigInt),
+  () => host.log("warning", "a"),
+  () => new FakeHost().withWorker("wallet"),
+  () => new FakeHost().withWorker("Wallet", { chain: "a" }),
+  () => new FakeHost().withChain("a", { rpc: "b" }),
 ];
 for (const make of invalid) {
   try {
     make();
   } catch (error) {
-    thrown.push(error.message);
+    thrown.push(error.message.slice(0, 80));
   }
 }
+const chain = host.chain("ibc-0");
+thrown.push(JSON.stringify([chain.extensionOptions, chain.rpcAddr ?? null]));
 console.log(JSON.stringify([responses, missing, thrown, recorded]));
 "#;
 
@@ -101,13 +107,19 @@ for make in [
     lambda: Response.empty(200).with_header("a", 1),
     lambda: Response.text(None),
     lambda: Request.get("/?a=1").query_as("a", bool),
+    lambda: host.log("warning", "a"),
+    lambda: FakeHost().with_worker("wallet"),
+    lambda: FakeHost().with_worker("Wallet", chain="a"),
+    lambda: FakeHost().with_chain("a", rpc="b"),
 ]:
     try:
         make()
-    except (TypeError, InvalidParameter) as error:
-        raised.append(str(error))
+    except (TypeError, ValueError, InvalidParameter) as error:
+        raised.append(str(error)[:80])
 numbers = Response.json(200, {"a": [float("nan"), (float("-inf"), 1.5)]})
 raised.append(numbers.text_body())
+chain = host.chain("ibc-0")
+raised.append(json.dumps([chain.extension_options, chain.rpc_addr]))
 print(json.dumps([responses, missing, raised, recorded]))
 "#;
 
@@ -228,6 +240,11 @@ async fn a_module_in_javascript_responds_as_the_one_in_rust() {
         "a result is a value of JSON, not undefined",
         "parameter a: '1' is not valid: neither true nor false",
         "parameter a: '' is not valid: not a number",
+        "level warning: expected trace, debug, info, warn, error",
+        "kind wallet: not in the contract; expected Client, Channel, Connection, Packet, ",
+        "name chain: not in the contract; expected chainId",
+        "field rpc: not in the contract; expected id, kind, rpcAddr, grpcAddr, eventSourc",
+        "[[],null]",
     ];
     compare("js", "handle.js", "src/handle.js", ("driver.js", JS), "node", &invalid).await;
 }
@@ -240,7 +257,12 @@ async fn a_module_in_python_responds_as_the_one_in_rust() {
         "a header's value is a str, not 1",
         "a body is a str or bytes, not None",
         "parameter a: '1' is not valid: neither true nor false",
+        "level warning: expected trace, debug, info, warn, error",
+        "kind wallet: not in the contract; expected Client, Channel, Connection, Packet, ",
+        "name chain: not in the contract; expected chain_id",
+        "field rpc: not in the contract; expected id, kind, rpc_addr, grpc_addr, event_so",
         r#"{"a":[null,[null,1.5]]}"#,
+        "[[], null]",
     ];
     let driver = ("driver.py", PYTHON);
     compare("python", "handle.py", "handle.py", driver, "python3", &invalid).await;

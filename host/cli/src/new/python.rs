@@ -3,8 +3,9 @@
 use super::{DOCUMENT, REQUESTS, Template, WORLD, as_is, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 10] = [
+const SDK: [(&str, &str); 11] = [
     ("sdk/__init__.py", include_str!("../../templates/python/sdk/__init__.py")),
+    ("sdk/contract.py", include_str!("../../templates/python/sdk/contract.py")),
     ("sdk/host.py", include_str!("../../templates/python/sdk/host.py")),
     ("sdk/module.py", include_str!("../../templates/python/sdk/module.py")),
     ("sdk/openapi.py", include_str!("../../templates/python/sdk/openapi.py")),

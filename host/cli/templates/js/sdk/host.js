@@ -80,9 +80,14 @@ export class Host {
   /** Writes a line to the host's log. The level is `trace`, `debug`, `info`, `warn` or
    * `error`. Imports `log`. */
   log(level, message) {
+    if (!LEVELS.includes(level)) {
+      throw new Error(`level ${level}: expected ${LEVELS.join(", ")}`);
+    }
     imported(this.#imports, "log").log(level, message);
   }
 }
+
+const LEVELS = ["trace", "debug", "info", "warn", "error"];
 
 /** Returns an interface of the host. Throws an error with the remedy if the module does not
  * import it. */

@@ -2,7 +2,7 @@
 
 import { Host, imported } from "./host.js";
 import { Request as AnyRequest } from "./request.js";
-import { imports } from "./world.js";
+import { cases, check, fields, imports } from "./world.js";
 
 /** A host whose data is set by the test. It has the interfaces that `wit/world.wit` imports, so
  * that a missing import fails in a test, too. */
@@ -30,21 +30,30 @@ export class FakeHost extends Host {
     return host;
   }
 
-  /** Adds a connected chain, with fields of its configuration, such as `rpcAddr`. */
-  withChain(id, fields = {}) {
-    this.#chains.push({ id, kind: { tag: "cosmos-sdk" }, ...fields });
+  /** Adds a connected chain, with fields of its configuration, such as `rpcAddr`. Others are
+   * undefined, or empty arrays. */
+  withChain(id, given = {}) {
+    const known = fields("chain-config");
+    check("field", Object.keys(given), known.map(([field]) => field));
+    const lists = known.filter(([, type]) => type.startsWith("list<"));
+    const empty = Object.fromEntries(lists.map(([field]) => [field, []]));
+    this.#chains.push({ ...empty, id, kind: { tag: "cosmos-sdk" }, ...given });
     this.#state.chains.push(id);
     this.#state.chains.sort();
     return this;
   }
 
   /** Adds a worker, whose object has a kind and names: `"Wallet", { chainId: "ibc-0" }`.
-   * Workers are numbered from 1. */
-  withWorker(kind, names) {
+   * Workers are numbered from 1. Names that are not given are empty. */
+  withWorker(kind, given = {}) {
+    const kinds = new Map(cases("object").filter(([kind]) => kind !== "Other"));
+    check("kind", [kind], [...kinds.keys()]);
+    const known = fields(kinds.get(kind)).map(([name]) => name);
+    check("name", Object.keys(given), known);
     const tag = kind.replaceAll(/[A-Z]/g, (letter, at) => (at ? "-" : "") + letter.toLowerCase());
-    const fields = Object.entries(names).map(([field, text]) => [field, this.#name(text)]);
+    const names = known.map((name) => [name, this.#name(given[name] ?? "")]);
     const id = BigInt(this.#state.workers.length + 1);
-    this.#state.workers.push({ id, object: { tag, val: Object.fromEntries(fields) } });
+    this.#state.workers.push({ id, object: { tag, val: Object.fromEntries(names) } });
     return this;
   }
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+LEVELS = ("trace", "debug", "info", "warn", "error")
+"""The levels of the log."""
+
 
 class Host:
     """The functions that a module can call. All reads of one request see the same snapshot
@@ -73,6 +76,8 @@ class Host:
         """Writes a line to the host's log. The level is `trace`, `debug`, `info`, `warn` or
         `error`. Imports `log`."""
         log = imported(self._imports, "log")
+        if level not in LEVELS:
+            raise ValueError(f"level {level}: expected {', '.join(LEVELS)}")
         log.log(log.Level[level.upper()], message)
 
 

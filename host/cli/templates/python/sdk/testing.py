@@ -1,11 +1,11 @@
 """A fake host and its requests, to run a handler in tests, without WebAssembly."""
 
-import re
-from pathlib import Path
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
-from .host import Host, imported
+from . import contract
+from .host import LEVELS, Host, imported
 from .request import Request as AnyRequest
 
 TIME = 1_767_225_600_000_000_000
@@ -20,12 +20,7 @@ class Err(Exception):
         self.value = value
 
 
-class Record(SimpleNamespace):
-    """A record of the contract. Fields that are not set are `None`."""
-
-    def __getattr__(self, name: str) -> None:
-        if name.startswith("__"):
-            raise AttributeError(name)
+MetricKind = Enum("MetricKind", [case.upper() for case in contract.cases("metric-kind")], start=0)
 
 
 class FakeHost(Host):
@@ -35,7 +30,7 @@ class FakeHost(Host):
     def __init__(self) -> None:
         """Creates a host without chains and workers."""
         fakes = self._interfaces()
-        super().__init__({name: fakes[name] for name in _world() if name in fakes})
+        super().__init__({name: fakes[name] for name in contract.imports() if name in fakes})
         self._not_ready: str | None = None
         self._chains: list[Any] = []
         self._connected: list[str] = []
@@ -56,14 +51,23 @@ class FakeHost(Host):
 
     def with_chain(self, id: str, **fields: Any) -> "FakeHost":
         """Adds a connected chain, with fields of its configuration, such as
-        `rpc_addr`."""
-        self._chains.append(Record(id=id, **fields))
+        `rpc_addr`. Others are `None`, or empty lists."""
+        known = contract.fields("chain-config")
+        contract.check("field", fields, known)
+        empty = {field: [] if type.startswith("list<") else None for field, type in known.items()}
+        kind = type("ChainKind_CosmosSdk", (SimpleNamespace,), {})()
+        self._chains.append(SimpleNamespace(**{**empty, "id": id, "kind": kind, **fields}))
         self._connected = sorted([*self._connected, id])
         return self
 
     def with_worker(self, kind: str, **names: str) -> "FakeHost":
         """Adds a worker, whose object has a kind and names: `"Wallet", chain_id="ibc-0"`.
-        Workers are numbered from 1."""
+        Workers are numbered from 1. Names that are not given are empty."""
+        kinds = {kind: of for kind, of in contract.cases("object").items() if kind != "Other"}
+        contract.check("kind", [kind], kinds)
+        known = contract.fields(kinds[kind])
+        contract.check("name", names, known)
+        names = {**dict.fromkeys(known, ""), **names}
         value = SimpleNamespace(**{field: self._name(text) for field, text in names.items()})
         object = type(f"Object_{kind}", (SimpleNamespace,), {})(value=value)
         id = len(self._workers) + 1
@@ -73,7 +77,8 @@ class FakeHost(Host):
     def with_metric(self, name: str, labels: dict[str, str], value: float) -> "FakeHost":
         """Adds a sample of a gauge to the telemetry, which is then known."""
         self._families = self._families or {}
-        family = self._families.setdefault(name, Record(name=name, help="", samples=[]))
+        family = SimpleNamespace(name=name, kind=MetricKind.GAUGE, help="", samples=[])
+        family = self._families.setdefault(name, family)
         pairs = [SimpleNamespace(name=name, value=value) for name, value in labels.items()]
         family.samples.append(SimpleNamespace(name=name, labels=pairs, value=value, since=TIME))
         return self
@@ -93,7 +98,6 @@ class FakeHost(Host):
 
     def _interfaces(self) -> dict[str, Any]:
         """Returns the interfaces of the host, as the module would import them."""
-        levels = ("trace", "debug", "info", "warn", "error")
         components = [SimpleNamespace(name="ibc-relayer", version="1.2.3")]
         return {
             "version": SimpleNamespace(components=lambda: components),
@@ -121,7 +125,7 @@ class FakeHost(Host):
             "commands": SimpleNamespace(clear_packets=lambda chain: self._cleared.append(chain)),
             "mount": SimpleNamespace(path=lambda: self._mount),
             "log": SimpleNamespace(
-                Level={level.upper(): level for level in levels},
+                Level={level.upper(): level for level in LEVELS},
                 log=lambda level, message: self._logged.append((level, message)),
             ),
         }
@@ -148,19 +152,16 @@ class Request(AnyRequest):
     and `query`."""
 
     def header_all(self, name: str) -> list[bytes]:
-        imported(_world(), "request")
+        _require("request")
         return super().header_all(name)
 
     def query_text(self) -> str | None:
-        imported(_world(), "query")
+        _require("query")
         return super().query_text()
 
 
-def _world() -> dict[str, bool]:
-    """Returns the names of the interfaces that `wit/world.wit` imports."""
-    text = (Path(__file__).parent.parent / "wit" / "world.wit").read_text("utf-8")
-    names = re.findall(r"^\s*import relayer:rest/([a-z]+)@[\d.]+;", text, re.MULTILINE)
-    return dict.fromkeys(names, True)
+def _require(interface: str) -> None:
+    imported(dict.fromkeys(contract.imports(), True), interface)
 
 
 def _not_ready(message: str, seconds: int) -> Err:
