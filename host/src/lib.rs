@@ -89,7 +89,7 @@
 //! | publish a snapshot, and notify the tasks that wait for it | `state/src/publisher.rs` |
 //! | find the responses that clients wait for and that read a changed value | `server/src/http/live/changes.rs`, `server/src/http/live/entries.rs`, `server/src/http/live/key.rs`, `sandbox/src/read_set/state_value.rs` |
 //! | run the module for each of them, within the limits | `server/src/http/live/due.rs`, `server/src/http/live/evaluator.rs`, `server/src/http/live/run_budget.rs`, `server/src/http/live/recent_runs.rs`, `server/src/http/live/resolve.rs`, `server/src/http/live/limits.rs` |
-//! | wake the clients whose response differs | `server/src/http/live/content.rs`, `server/src/http/live/version.rs`, `server/src/http/live/broadcast.rs`, `server/src/http/live/client.rs`, `server/src/http/live/waiter.rs`, `server/src/http/live/tally.rs` |
+//! | wake the clients whose response differs | `server/src/http/live/content.rs`, `server/src/http/live/version.rs`, `server/src/http/live/broadcast.rs`, `server/src/http/live/client_threads.rs`, `server/src/http/live/client.rs`, `server/src/http/live/waiter.rs`, `server/src/http/live/tally.rs` |
 //!
 //! # Deployment
 //!

@@ -13,7 +13,8 @@
 //! | `limits.rs` | the limits of waiters, entries and runs |
 //! | `key.rs` | the key of an entry: the parts of a request that its response depends on |
 //! | `content.rs` | the content of a version: a response, or why there is none |
-//! | `broadcast.rs` | wakes the clients of an entry, each on its thread |
+//! | `broadcast.rs` | the newest version of an entry, and its clients by their threads |
+//! | `client_threads.rs` | wakes clients, each on its thread, in turn with other requests |
 //! | `version.rs` | a version of a response, which all waiters of an entry share |
 //! | `entries.rs` | the entries, by key and by the values that their responses read |
 //! | `due.rs` | the entries to evaluate, with a limit for each mount |
@@ -36,6 +37,7 @@
 mod broadcast;
 mod changes;
 mod client;
+mod client_threads;
 mod content;
 mod due;
 mod entries;

@@ -1,22 +1,18 @@
 //! The newest version of an entry, and the clients that wait for the next one.
-//!
-//! A thread that wakes a client of another thread interrupts that thread, and the evaluator has
-//! a lower priority than the threads that it wakes. So it wakes each thread once, which then
-//! wakes its own clients, in groups between which it serves other requests.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
-use tokio::task::yield_now;
 
+use super::client_threads::{ClientThread, Group};
 use super::version::Version;
 
 /// The sender of the versions of an entry.
 pub(super) struct Broadcast {
     newest: Arc<ArcSwap<Newest>>,
-    threads: Vec<Thread>,
+    /// The groups of its clients, by their threads.
+    threads: Vec<(Arc<ClientThread>, Vec<Arc<Group>>)>,
 }
 
 /// The receiver of a client, on the thread of its connection.
@@ -31,17 +27,6 @@ struct Newest {
     version: Arc<Version>,
     /// The number of versions before it.
     sequence: u64,
-}
-
-/// The maximum number of clients that a thread wakes at once: sending an event to each takes
-/// about half a millisecond.
-const GROUP: usize = 64;
-
-/// The clients of a thread.
-struct Thread {
-    id: Id,
-    runtime: Handle,
-    groups: Vec<Arc<watch::Sender<()>>>,
 }
 
 impl Broadcast {
@@ -59,41 +44,30 @@ impl Broadcast {
     pub(super) fn publish(&mut self, version: Arc<Version>) {
         let sequence = self.newest.load().sequence + 1;
         self.newest.store(Arc::new(Newest { version, sequence }));
-        for thread in &mut self.threads {
-            thread.groups.retain(|group| group.receiver_count() > 0);
-        }
-        self.threads.retain(|thread| !thread.groups.is_empty());
-        for Thread { runtime, groups, .. } in &self.threads {
-            let groups = groups.clone();
-            runtime.spawn(async move {
-                for group in groups {
-                    group.send_replace(());
-                    yield_now().await;
-                }
-            });
+        self.threads.retain_mut(|(_, groups)| {
+            groups.retain(|group| group.has_clients());
+            !groups.is_empty()
+        });
+        for (thread, groups) in &self.threads {
+            thread.wake(groups.clone());
         }
     }
 
     /// Adds a client on this thread, which gets the newest version first.
-    pub(super) fn subscribe(&mut self) -> Subscriber {
-        let runtime = Handle::current();
-        let id = runtime.id();
-        let place = self.threads.iter().position(|thread| thread.id == id);
+    pub(super) fn subscribe(&mut self, thread: &Arc<ClientThread>) -> Subscriber {
+        let place = self.threads.iter().position(|(known, _)| Arc::ptr_eq(known, thread));
         let place = place.unwrap_or_else(|| {
-            self.threads.push(Thread { id, runtime, groups: Vec::new() });
+            self.threads.push((Arc::clone(thread), Vec::new()));
             self.threads.len() - 1
         });
-        let groups = &mut self.threads[place].groups;
-        let last = groups.last().filter(|group| group.receiver_count() < GROUP);
-        let changed = if let Some(group) = last {
-            group.subscribe()
-        } else {
+        let groups = &mut self.threads[place].1;
+        let changed = groups.last().and_then(|group| group.add()).unwrap_or_else(|| {
             // Clients may come and go without a publication.
-            groups.retain(|group| group.receiver_count() > 0);
-            let (sender, receiver) = watch::channel(());
-            groups.push(Arc::new(sender));
-            receiver
-        };
+            groups.retain(|group| group.has_clients());
+            let (group, changed) = Group::new();
+            groups.push(group);
+            changed
+        });
         Subscriber { newest: Arc::clone(&self.newest), changed, seen: None }
     }
 }
@@ -120,7 +94,8 @@ impl Subscriber {
 
 #[cfg(test)]
 mod tests {
-    use super::{Broadcast, GROUP};
+    use super::Broadcast;
+    use crate::http::live::client_threads::{ClientThreads, GROUP};
     use crate::http::live::content::Content;
     use crate::http::live::version::{Body, Version};
     use std::sync::{Arc, Barrier, Mutex};
@@ -143,10 +118,12 @@ mod tests {
             .map(|_| {
                 let (subscribed, broadcast) = (Arc::clone(&subscribed), Arc::clone(&broadcast));
                 thread::spawn(move || {
-                    let runtime = Builder::new_current_thread().build().unwrap();
+                    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
                     runtime.block_on(async {
-                        let mut clients: Vec<_> =
-                            (0..2 * GROUP).map(|_| broadcast.lock().unwrap().subscribe()).collect();
+                        let mut threads = ClientThreads::default();
+                        let mut subscribe =
+                            |_| broadcast.lock().unwrap().subscribe(threads.current());
+                        let mut clients: Vec<_> = (0..2 * GROUP).map(&mut subscribe).collect();
                         subscribed.wait();
                         for client in &mut clients {
                             let mut before = client.newest().body.number;
@@ -176,11 +153,13 @@ mod tests {
     #[tokio::test]
     async fn clients_that_come_and_go_without_a_publication_leave_no_memory() {
         let mut broadcast = Broadcast::new(version(0));
-        let stays = broadcast.subscribe();
+        let mut threads = ClientThreads::default();
+        let stays = broadcast.subscribe(threads.current());
         for _ in 0..10 {
-            drop((0..2 * GROUP).map(|_| broadcast.subscribe()).collect::<Vec<_>>());
+            let subscribe = |_| broadcast.subscribe(threads.current());
+            drop((0..2 * GROUP).map(subscribe).collect::<Vec<_>>());
         }
-        assert!(broadcast.threads[0].groups.len() <= 3);
+        assert!(broadcast.threads[0].1.len() <= 3);
         drop(stays);
     }
 
@@ -196,12 +175,14 @@ mod tests {
 
     #[test]
     fn a_thread_wakes_its_own_clients_and_other_tasks_run_between_two_groups() {
-        let runtime = Builder::new_current_thread().build().unwrap();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let mut broadcast = Broadcast::new(version(0));
         let woken = Arc::<Woken>::default();
         let waker = Waker::from(Arc::clone(&woken));
-        let mut clients: Vec<_> = runtime
-            .block_on(async { (0..2 * GROUP).map(|_| broadcast.subscribe()).collect::<Vec<_>>() });
+        let mut clients: Vec<_> = runtime.block_on(async {
+            let mut threads = ClientThreads::default();
+            (0..2 * GROUP).map(|_| broadcast.subscribe(threads.current())).collect()
+        });
         let mut waiting = Vec::new();
         for client in &mut clients {
             client.newest();

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::Refusal;
 use super::broadcast::{Broadcast, Subscriber};
 use super::client::Client;
+use super::client_threads::ClientThreads;
 use super::content::Content;
 use super::due::{DueEntries, EntryId};
 use super::key::Key;
@@ -43,6 +44,7 @@ pub(super) struct Entries {
     due: DueEntries,
     budget: RunBudget,
     recent_runs: RecentRuns,
+    threads: ClientThreads,
     by_peer: HashMap<Peer, u32>,
     by_mount: HashMap<MountPath, u32>,
     waiters: usize,
@@ -128,6 +130,7 @@ impl Entries {
             due: DueEntries::default(),
             budget,
             recent_runs,
+            threads: ClientThreads::default(),
             by_peer: HashMap::new(),
             by_mount: HashMap::new(),
             waiters: 0,
@@ -245,7 +248,7 @@ impl Entries {
     ) -> Added {
         let entry = self.by_id.get_mut(&id).expect("it was found or inserted");
         entry.waiters += 1;
-        let versions = entry.versions.subscribe();
+        let versions = entry.versions.subscribe(self.threads.current());
         self.waiters += 1;
         *self.by_peer.entry(client.peer).or_default() += 1;
         *self.by_mount.entry(mount).or_default() += 1;
