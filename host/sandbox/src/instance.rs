@@ -8,7 +8,7 @@ use relayer_rest_common::text::{escape_control, for_log};
 use relayer_rest_state::Snapshot;
 use tracing::Span;
 use wasmtime::component::InstancePre;
-use wasmtime::{Store, Trap, UpdateDeadline, WasmBacktrace};
+use wasmtime::{Store, Trap, UpdateDeadline, WasmBacktrace, WasmCoreDump};
 
 use super::backtrace;
 use super::call_error::CallError;
@@ -36,6 +36,9 @@ const CROSSING_SLACK: usize = 64 << 10;
 /// The maximum number of resource handles that an instance has at once: WASI's limit, and
 /// as many borrowed ones again. The engine keeps some tens of bytes for each.
 const MAX_HANDLES: usize = 2_000;
+
+/// What a trap says of a module that probably overflowed its own stack.
+const PROBABLE_OVERFLOW: &str = "probably a stack overflow, as its stack pointer is below 0";
 
 /// A number of ticks that is never reached.
 const NO_TICK: u64 = 1 << 40;
@@ -126,9 +129,9 @@ impl Instantiator {
             // A trap in its own code and a refused growth are failures of the module.
             let is_its_own = error.downcast_ref::<WasmBacktrace>().is_some()
                 || store.data().limiter.refusal().is_some();
-            self.failed(error, store, |error| {
+            self.failed(error, store, |error, store| {
                 if is_its_own {
-                    CallError::Trap(trapped(&error, store.data(), &self.sources))
+                    CallError::Trap(trapped(&error, store, &self.sources))
                 } else {
                     CallError::Instantiate(error)
                 }
@@ -151,16 +154,17 @@ impl Instantiator {
         {
             output.failed(error, &mut *store, &self.info.name);
         }
-        let failed = |error: wasmtime::Error| {
+        let failed = |error: wasmtime::Error, store: &mut Store<StoreData>| {
             // A host function of `wasi:http` may find that the response is invalid.
             if let Some(invalid) = error.downcast_ref::<InvalidResponse>() {
                 return CallError::Invalid(invalid.clone());
             }
             let is_response = error.downcast_ref::<WasmBacktrace>().is_none();
             if is_response && is_too_much(&error) {
-                return CallError::Invalid(InvalidResponse::TooLarge);
+                let Limits { body, header_size: headers, .. } = self.options.limits;
+                return CallError::Invalid(InvalidResponse::TooLarge { body, headers });
             }
-            CallError::Trap(trapped(&error, store.data(), &self.sources))
+            CallError::Trap(trapped(&error, store, &self.sources))
         };
         let raw = called.map_err(|error| self.failed(error, store, failed))?;
         let allowed = HeaderRules {
@@ -174,15 +178,15 @@ impl Instantiator {
     fn failed(
         &self,
         error: wasmtime::Error,
-        store: &Store<StoreData>,
-        otherwise: impl FnOnce(wasmtime::Error) -> CallError,
+        store: &mut Store<StoreData>,
+        otherwise: impl FnOnce(wasmtime::Error, &mut Store<StoreData>) -> CallError,
     ) -> CallError {
         match error.downcast_ref::<Trap>() {
             Some(Trap::Interrupt) => {
                 CallError::Timeout(self.options.limits.time, location(&error, &self.sources))
             }
-            Some(_) => CallError::Trap(trapped(&error, store.data(), &self.sources)),
-            None => otherwise(error),
+            Some(_) => CallError::Trap(trapped(&error, store, &self.sources)),
+            None => otherwise(error, store),
         }
     }
 }
@@ -204,12 +208,15 @@ fn is_too_much(error: &wasmtime::Error) -> bool {
 
 /// Describes why a module trapped: the cause that it reported or the engine's, the growth
 /// that it was refused before, and the location.
-fn trapped(error: &wasmtime::Error, call: &StoreData, sources: &SourceMap) -> Trapped {
+fn trapped(error: &wasmtime::Error, store: &mut Store<StoreData>, sources: &SourceMap) -> Trapped {
+    let overflow = has_stack_overflow(error, store).then(|| PROBABLE_OVERFLOW.to_owned());
+    let call = store.data();
     let refusal = call.limiter.refusal();
     let kind = match (&refusal, &call.failure) {
         // The trap that follows is the module's way to end.
         (Some(_), _) => TrapKind::OutOfMemory,
         (None, Some(_)) => TrapKind::Panic,
+        (None, None) if overflow.is_some() => TrapKind::StackOverflow,
         (None, None) => TrapKind::new(error.downcast_ref()),
     };
     let cause = match &call.failure {
@@ -217,8 +224,20 @@ fn trapped(error: &wasmtime::Error, call: &StoreData, sources: &SourceMap) -> Tr
         None => for_log(&error.root_cause().to_string()),
     };
     let parts: Vec<_> =
-        [Some(cause), refusal, location(error, sources)].into_iter().flatten().collect();
+        [Some(cause), overflow, refusal, location(error, sources)].into_iter().flatten().collect();
     Trapped { kind, cause: parts.join("; ") }
+}
+
+/// Returns whether a module probably overflowed its own stack, which compilers of LLVM put at the
+/// start of its memory: the stack pointer, a global, is below 0 then.
+fn has_stack_overflow(error: &wasmtime::Error, store: &mut Store<StoreData>) -> bool {
+    let is_out_of_bounds = matches!(error.downcast_ref(), Some(Trap::MemoryOutOfBounds));
+    let globals = error.downcast_ref().map(WasmCoreDump::globals).unwrap_or_default();
+    is_out_of_bounds
+        && globals.iter().any(|global| {
+            global.ty(&*store).mutability().is_var()
+                && global.get(&mut *store).i32().is_some_and(i32::is_negative)
+        })
 }
 
 /// Describes the location of a trap or of an interrupt.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::{Engine, Limits, Module, RunPermit};
+use relayer_rest_host::module::{CallError, Engine, Limits, Module, RunPermit, TrapKind, Trapped};
 use relayer_rest_host::state::{StatePublisher, sample};
 use relayer_rest_tests::client::Response;
 use relayer_rest_tests::component;
@@ -244,6 +244,60 @@ async fn the_error_about_an_endless_loop_names_its_function() {
                 1 function without a name"
         );
     }
+}
+
+/// Compilers of LLVM put the stack of a module at the start of its memory.
+#[tokio::test]
+async fn the_error_about_an_access_below_the_stack_names_an_overflow() {
+    let trap = async |address: &str| {
+        let component = component::of_module(&format!(
+            r#"(module
+                (memory (export "memory") 4)
+                (global $stack (mut i32) (i32.const 1024))
+                (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
+                (func $frame
+                    (global.set $stack (i32.sub (global.get $stack) (i32.const 64)))
+                    (i32.store {address} (i32.const 1))
+                    (call $frame))
+                (func (export "relayer:rest/handler@0.1.0#handle")
+                    (param i32 i32 i32 i32) (result i32)
+                    (call $frame)
+                    unreachable))"#
+        ));
+        let module = Module::from_bytes(&engine(&patient()), "recurses", &component).unwrap();
+        let permit = RunPermit::acquire(&module).await.unwrap();
+        let snapshot = StatePublisher::new().reader().snapshot();
+        match permit.execute(request("GET", "/", &[]), snapshot).await.unwrap_err() {
+            CallError::Trap(trapped) => trapped,
+            error => panic!("{error}"),
+        }
+    };
+    let Trapped { kind, cause } = trap("(global.get $stack)").await;
+    assert_eq!(kind, TrapKind::StackOverflow, "{cause}");
+    let start = "wasm trap: out of bounds memory access; probably a stack overflow, as its stack \
+                 pointer is below 0; in frame, called by frame";
+    assert!(cause.starts_with(start), "{cause}");
+    let Trapped { kind, cause } = trap("(i32.const 9999999)").await;
+    assert_eq!(kind, TrapKind::OutOfBounds, "{cause}");
+    assert!(!cause.contains("overflow"), "{cause}");
+}
+
+#[tokio::test]
+async fn the_reason_for_a_response_that_was_not_read_has_the_limits() {
+    let limits = Limits { body: ByteSize::kib(64), ..patient() };
+    let component = component::of_response(200, &[], &vec![b'a'; 1 << 20]);
+    let module = Module::from_bytes(&engine(&limits), "large", &component).unwrap();
+    let permit = RunPermit::acquire(&module).await.unwrap();
+    let snapshot = StatePublisher::new().reader().snapshot();
+    let error = permit.execute(request("GET", "/", &[]), snapshot).await.unwrap_err();
+    let headers = limits.header_size;
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the module's response is invalid: its body is larger than 64.0 KiB (limits.body), \
+             or its headers are larger than {headers} (limits.header-size)"
+        )
+    );
 }
 
 /// The start function runs within the time limit, and yields, too.
