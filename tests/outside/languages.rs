@@ -51,14 +51,14 @@ async fn author(language: &str, source: &str, next: &str, place: &str) {
     // A check and a swap compile at a low priority: as long as it takes on a busy machine.
     fs::write(&config, format!("[swap]\ntime = '1h'\n{settings}")).unwrap();
     let config = config.to_str().unwrap();
-    let check = ["check", "--dialect", "any", "--config", config, module.to_str().unwrap()];
+    let check = ["check", "--mount", "/ext/my-tool", "--config", config, module.to_str().unwrap()];
     let ended = Program::new(&check).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     let needs = "\nneeds    grants = [\"chains\", \"query\"], wasi = true (as an extension)\n";
     assert!(ended.stdout.contains(needs), "{}", ended.stdout);
     let declared = "\nexercised     GET /chain/{id}                GET /chain/ibc-0: 200\n";
     assert!(ended.stdout.contains(declared), "{}", ended.stdout);
-    assert!(ended.stdout.ends_with("\nthe module conforms to dialect any\n"), "{}", ended.stdout);
+    assert!(ended.stdout.ends_with("\nthe module can serve /ext/my-tool\n"), "{}", ended.stdout);
 
     // Mounts it as its README says.
     let capsules = folder.join("capsules");

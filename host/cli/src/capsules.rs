@@ -11,9 +11,10 @@ use relayer_rest_sandbox::{
     MAX_COMPONENT_SIZE, Module, Outcome, Replay,
 };
 use relayer_rest_server::config::Config;
+use relayer_rest_server::registry::ModuleLocation;
 use serde::Serialize;
 
-use super::{Failure, block_on, code_cache, compile};
+use super::{Failure, block_on, code_cache, compile, mounts, project};
 
 /// The end of the name of each capsule.
 const SUFFIX: &str = ".capsule.json";
@@ -58,7 +59,7 @@ pub(super) fn read(file: &Path) -> Result<Capsule, Failure> {
 pub(super) fn component(
     capsule: &Capsule,
     file: &Path,
-    given: Option<&Path>,
+    given: Option<&ModuleLocation>,
 ) -> Result<(String, Vec<u8>), Failure> {
     if let Some(given) = given {
         return read_component(given);
@@ -73,7 +74,7 @@ pub(super) fn component(
     }
     let beside = file.with_file_name(format!("{digest}.wasm"));
     if beside.exists() {
-        let (name, bytes) = read_component(&beside)?;
+        let (name, bytes) = read_component(&beside.clone().into())?;
         if Digest::new(&bytes) != digest {
             return Err(format!("module {name}: not the one of the capsule; remove it").into());
         }
@@ -86,8 +87,13 @@ pub(super) fn component(
     .into())
 }
 
-/// Reads a component, and returns it with its name in messages.
-pub(super) fn read_component(file: &Path) -> Result<(String, Vec<u8>), Failure> {
+/// Reads the component of a file, or of the folder of its sources, and returns it with its name in
+/// messages.
+pub(super) fn read_component(module: &ModuleLocation) -> Result<(String, Vec<u8>), Failure> {
+    let module = project::locate(module)?;
+    let file = module.file().ok_or_else(|| {
+        format!("module {module}: not a file; capsules need one, which `relayer-rest pull` writes")
+    })?;
     let bytes = files::read(file, MAX_COMPONENT_SIZE)
         .map_err(|source| LoadError::Unreadable { file: file.to_owned(), source })?;
     Ok((file.display().to_string(), bytes))
@@ -103,7 +109,7 @@ pub(super) fn load(capsule: &Capsule, name: &str, component: &[u8]) -> Result<Mo
     };
     let engine = Engine::with(options)?;
     let module = Module::from_untrusted_bytes(&engine, name, component, config.swap.memory);
-    Ok(block_on(module)??)
+    Ok(block_on(module)??.named(mounts::module_name(capsule.mount())))
 }
 
 /// Replays all capsules of a folder that belong to a mount, with a candidate. Without a mount, all

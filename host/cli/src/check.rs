@@ -14,12 +14,15 @@ use bytes::Bytes;
 use bytesize::ByteSize;
 use clap::{Args, ValueHint};
 use relayer_rest_conformance as conformance;
-use relayer_rest_conformance::{Dialect, Verdict};
+use relayer_rest_conformance::{Dialect, Reference, Verdict};
 use relayer_rest_sandbox::{
-    Digest, Engine, EngineOptions, InstanceCost, Limits, MAX_COMPONENT_SIZE, Module,
+    API, Digest, Engine, EngineOptions, HeaderGrants, InstanceCost, Limits, MAX_COMPONENT_SIZE,
+    Module,
 };
 use relayer_rest_server::config::Config;
-use relayer_rest_server::registry::{ModuleLocation, References, RegistryAccess, Source};
+use relayer_rest_server::registry::{
+    ModuleLocation, MountPath, References, RegistryAccess, Source,
+};
 use relayer_rest_sources::hermes_config::HermesConfig;
 use relayer_rest_state::{RelayerState, Snapshot, StatePublisher};
 use serde::Serialize;
@@ -29,7 +32,9 @@ use super::capsules::{self, StoredFailure};
 use super::exercise::{Exercise, RequestsArgs, exercise, sample_state};
 use super::grant_args::GrantArgs;
 use super::progress::Progress;
-use super::{CommandOutcome, Failure, block_on, code_cache, compile, print, print_json, project};
+use super::{
+    CommandOutcome, Failure, block_on, code_cache, compile, mounts, print, print_json, project,
+};
 
 #[derive(Args)]
 pub(super) struct CheckArgs {
@@ -37,9 +42,13 @@ pub(super) struct CheckArgs {
     /// `oci://REGISTRY/REPOSITORY@sha256:DIGEST`
     #[arg(value_name = "MODULE")]
     module: ModuleLocation,
-    /// Dialect of the API that it must conform to: 0.7, 1.13 or any
-    #[arg(long, value_name = "NAME", default_value = "0.7")]
-    dialect: Dialect,
+    /// Path of the mount; at another one than /, the module is checked as an extension
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    mount: MountPath,
+    /// Dialect of the API that a module at / must conform to: 0.7, 1.13 or any
+    /// [default: 0.7]
+    #[arg(long, value_name = "NAME")]
+    dialect: Option<Dialect>,
     /// Configuration of a relayer whose chains are requested, too
     #[arg(long, value_name = "FILE")]
     relayer_config: Option<PathBuf>,
@@ -63,6 +72,8 @@ pub(super) struct CheckArgs {
 #[derive(Serialize)]
 struct CheckReport {
     module: String,
+    /// The path of its mount.
+    mount: MountPath,
     digest: Option<Digest>,
     /// The size of the component, in bytes.
     size: usize,
@@ -99,20 +110,65 @@ impl Instance {
     }
 }
 
+/// The mount for which a module is checked.
+struct TargetMount<'a> {
+    /// The name of its modules in logs.
+    name: &'a str,
+    path: &'a MountPath,
+    /// The dialect of the API; none for an extension.
+    dialect: Option<Dialect>,
+    limits: Limits,
+    headers: HeaderGrants,
+}
+
+impl<'a> TargetMount<'a> {
+    /// Returns the mount with this path, with its settings if there are some.
+    fn new(args: &'a CheckArgs, config: &'a Config) -> Result<Self, Failure> {
+        let path = &args.mount;
+        if *path == MountPath::root() {
+            let dialect = Some(args.dialect.unwrap_or_default());
+            let headers = config.module.headers.clone();
+            return Ok(Self {
+                name: API,
+                path,
+                dialect,
+                limits: config.module.limits.clone(),
+                headers,
+            });
+        }
+        if let Some(dialect) = args.dialect {
+            return Err(format!(
+                "--dialect {dialect}: only the API has a dialect, and --mount {path} is an extension; remove one of them"
+            )
+            .into());
+        }
+        let extension = config.extension.iter().find(|extension| extension.path() == *path);
+        let name = extension.map(|extension| extension.name.as_str());
+        Ok(Self {
+            name: name.unwrap_or_else(|| mounts::module_name(path.as_str())),
+            path,
+            dialect: None,
+            limits: extension.map(|extension| extension.limits.clone()).unwrap_or_default(),
+            headers: extension.map(|extension| extension.headers.clone()).unwrap_or_default(),
+        })
+    }
+}
+
 pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let config = config.unwrap_or_default();
+    let mount = TargetMount::new(args, &config)?;
     let requests = args.requests.read(args.module.file())?;
     let location = project::locate(&args.module)?;
     let present = args.relayer_config.as_deref().map(relayer_state).transpose()?;
     // WASI and all grants are allowed here; the report lists the ones that a mount must
     // allow.
-    let limits = &config.module.limits;
     let compiler = Some(compile::compiler());
-    let headers = args.grants.headers()?.unwrap_or_else(|| config.module.headers.clone());
+    let headers = args.grants.headers()?.unwrap_or_else(|| mount.headers.clone());
     // A server that loads this module next finds its code there.
     let code_cache = code_cache::open(&config.code_cache)?;
-    let options = EngineOptions { headers, wasi: true, code_cache, compiler, ..limits.into() };
+    let options =
+        EngineOptions { headers, wasi: true, code_cache, compiler, ..(&mount.limits).into() };
     let engine = Engine::with(options)?;
     let name = location.to_string();
     let access = RegistryAccess { settings: config.registries.clone(), signer: None };
@@ -130,36 +186,28 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
         exercise: None,
         capsules: None,
         module: name.clone(),
-    };
-    let too_slow = || {
-        format!(
-            "module {name}: no result within {:?}; raise swap.time in a file of settings, and name it with --config",
-            config.swap.time
-        )
+        mount: mount.path.clone(),
     };
     let progress = Progress::new(if args.capsules.is_some() { 4 } else { 3 });
+    progress.step(format!("compiling {name}"));
     let module = match &bytes {
-        Ok(bytes) => {
-            progress.step(format!("compiling {name}"));
-            let memory = config.swap.memory;
-            let module = Module::from_untrusted_bytes(&engine, &name, bytes, memory);
-            let module = block_on(async { timeout(config.swap.time, module).await })?;
-            module
-                .map_err(|_| too_slow())
-                .and_then(|module| module.map_err(|error| error.to_string()))
-        }
+        Ok(bytes) => compiled(&engine, &name, bytes, &config)?,
         Err(error) => Err(error.clone()),
     };
     match module {
         Err(error) => report.error = Some(error),
         Ok(module) => {
+            let module = module.named(mount.name).mounted_at(mount.path.as_str());
             report.imports = module.imports();
-            report.instance = Some(Instance::new(*module.instance_cost(), limits));
+            report.instance = Some(Instance::new(*module.instance_cost(), &mount.limits));
             report.wasi = report.imports.iter().any(|import| import.starts_with("wasi:"));
             let references = References::new(engine);
             let probed = async {
                 progress.step("comparing responses with the reference");
-                let reference = references.get(args.dialect, &[&module]).await?;
+                let reference = match mount.dialect {
+                    Some(dialect) => references.get(dialect, &[&module]).await?,
+                    None => Reference::Extension,
+                };
                 let mut verdict = conformance::probe(&module, reference, present.clone()).await?;
                 let mut exercised = None;
                 if !verdict.fails_to_respond() {
@@ -179,7 +227,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
                     report.exercise = exercised;
                 }
                 Ok(Err(error)) => report.error = Some(error.to_string()),
-                Err(_) => report.error = Some(too_slow()),
+                Err(_) => report.error = Some(too_slow(&name, &config)),
             }
         }
     }
@@ -200,9 +248,31 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     if args.json {
         print_json(&report)?;
     } else {
-        print(&text::lines(&report, &config))?;
+        print(&text::lines(&report, &config, &mount))?;
     }
     Ok(if report.passes { CommandOutcome::Done } else { CommandOutcome::Rejected })
+}
+
+/// Compiles a module within the time of a swap.
+fn compiled(
+    engine: &Engine,
+    name: &str,
+    bytes: &Bytes,
+    config: &Config,
+) -> Result<Result<Module, String>, Failure> {
+    let module = Module::from_untrusted_bytes(engine, name, bytes, config.swap.memory);
+    let module = block_on(async { timeout(config.swap.time, module).await })?;
+    Ok(match module {
+        Ok(module) => module.map_err(|error| error.to_string()),
+        Err(_) => Err(too_slow(name, config)),
+    })
+}
+
+fn too_slow(name: &str, config: &Config) -> String {
+    let time = config.swap.time;
+    format!(
+        "module {name}: no result within {time:?}; raise swap.time in a file of settings, and name it with --config"
+    )
 }
 
 /// Returns the state of a relayer with this configuration, whose chains are connected.

@@ -1,6 +1,6 @@
 //! The mounts of the settings, as a server loads them, for the commands without a server.
 
-use relayer_rest_sandbox::{CodeCache, Digest};
+use relayer_rest_sandbox::{API, CodeCache, Digest};
 use relayer_rest_server::config::Config;
 use relayer_rest_server::registry::Mount;
 use relayer_rest_server::reload::MountSpec;
@@ -15,6 +15,11 @@ pub(super) struct CheckedMount {
     pub(super) result: Result<Digest, Failure>,
     /// All of them stay in memory, as in a server.
     _mount: Option<Mount>,
+}
+
+/// Returns the name of the module of a mount that is in no settings: the last segment of its path.
+pub(super) fn module_name(mount: &str) -> &str {
+    mount.rsplit('/').find(|segment| !segment.is_empty()).unwrap_or(API)
 }
 
 /// Loads the modules of all mounts, with the preflight of a server, and keeps their code.

@@ -102,7 +102,7 @@ pub(super) fn run(args: &NewArgs) -> Result<CommandOutcome, Failure> {
     let folder = folder.display();
     let mut lines = vec![format!("created {folder}; next steps:"), format!("  cd {folder}")];
     lines.extend(steps.iter().map(|step| format!("  {step}")));
-    let check = "relayer-rest check --dialect any .";
+    let check = format!("relayer-rest check --mount /ext/{name} .");
     lines.push(format!("  {check}  # relayer-rest dev repeats these after each change"));
     print(&lines)?;
     Ok(CommandOutcome::Done)

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use relayer_rest_sandbox::{DebugOutput, Digest, Outcome, Replay};
+use relayer_rest_server::registry::ModuleLocation;
 use serde::Serialize;
 
 use super::progress::Progress;
@@ -18,9 +19,9 @@ pub(super) struct ReplayArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Module to run instead of the recorded one, which is a bundled module or
-    /// `SHA256.wasm` beside the capsule
+    /// `SHA256.wasm` beside the capsule: a file, or the folder of a module that is built
     #[arg(long, value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
-    module: Option<PathBuf>,
+    module: Option<ModuleLocation>,
     /// Write a core dump of the trap, such as for wasmgdb
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     core: Option<PathBuf>,
@@ -57,7 +58,7 @@ struct ReplayReport {
 
 pub(super) fn run(args: &ReplayArgs) -> Result<CommandOutcome, Failure> {
     let capsule = capsules::read(&args.file)?;
-    let (name, component) = capsules::component(&capsule, &args.file, args.module.as_deref())?;
+    let (name, component) = capsules::component(&capsule, &args.file, args.module.as_ref())?;
     let progress = Progress::new(2);
     progress.step(format!("compiling {name}"));
     let module = capsules::load(&capsule, &name, &component)?;

@@ -120,10 +120,7 @@ fn replay_failures(
     args: &SwapArgs,
     module: &ModuleLocation,
 ) -> Result<Vec<StoredFailure>, Failure> {
-    let file = module.file().ok_or_else(|| {
-        format!("module {module}: not a file; --capsules needs one, which `pull` writes")
-    })?;
-    let (name, component) = capsules::read_component(file)?;
+    let (name, component) = capsules::read_component(module)?;
     capsules::replay_all(folder, (&name, &component), Some(&args.mount))
 }
 

@@ -212,12 +212,69 @@ async fn responses_that_change_with_each_publication_are_listed() {
     };
     assert_eq!(warned("api", DEFAULT_MODULE, "0.7").await, (Vec::new(), json!([])));
     let metrics = BUNDLED_EXTENSIONS.iter().find(|extension| extension.name == "metrics").unwrap();
-    let warning = "warning: GET / changes with each publication, because it shows state.changed; \
-                   clients that wait for it are woken each time: leave the time out, or round it";
+    let warning = "warning: GET / changes with each publication, because it shows state.changed and \
+                   telemetry.scraped; clients that wait for it are woken each time: leave the time \
+                   out, or round it";
     assert_eq!(
         warned("metrics", metrics.component, "any").await,
-        (vec![warning.to_owned()], json!([{"request": "GET /", "reads": ["state.changed"]}]))
+        (
+            vec![warning.to_owned()],
+            json!([{"request": "GET /", "reads": ["state.changed", "telemetry.scraped"]}])
+        )
     );
+}
+
+/// An extension serves all paths, also those of the API, and need not succeed at them.
+#[tokio::test]
+async fn a_module_for_a_mount_is_checked_as_an_extension() {
+    let folder = Folder::new();
+    let catch_all = component::with_response(503, "a", b"not yet");
+    let file = folder.write("a.wasm", catch_all);
+    let checked = check(&["--dialect", "any", &file]).await;
+    assert_eq!(checked.status, Some(1));
+    assert!(checked.stdout.contains("\nFAILED succeeds "), "{}", checked.stdout);
+    let end = "does not conform to dialect any: 1 of 4 rules failed; of its own paths, only / was \
+               exercised: declare its routes, write requests.http, or add --ask 'GET /PATH'; for \
+               an extension, add --mount PATH\n";
+    assert!(checked.stdout.ends_with(end), "{}", checked.stdout);
+    let checked = check(&["--mount", "/ext/a", "--ask", "/", &file]).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    assert!(checked.stdout.ends_with("\nthe module can serve /ext/a\n"), "{}", checked.stdout);
+
+    let broken = folder.write("b.wasm", component::of_handler("unreachable"));
+    let checked = check(&["--mount", "/ext/b", &broken]).await;
+    let end = "cannot serve /ext/b: 1 of 3 rules failed; 2 not tested after the failure\n";
+    assert!(checked.stdout.ends_with(end), "{}", checked.stdout);
+    let mounted = folder.write("c.wasm", component::that_returns_its_mount());
+    let args = ["--mount", "/a/b", "--ask", "/", "--json", &mounted];
+    let report: Value = serde_json::from_str(&check(&args).await.stdout).unwrap();
+    assert_eq!(report["mount"], "/a/b");
+    assert_eq!(report["requests"][0]["response"]["body"], "/a/b");
+}
+
+/// The settings of an extension are those of its mount.
+#[tokio::test]
+async fn a_module_is_checked_against_the_limits_of_its_mount() {
+    let folder = Folder::new();
+    let file = folder.write("a.wasm", component::with_response(200, "alt-svc", b"b"));
+    let settings = "[[extension]]\nname = 'chains'\nmount = '/mine'\nmodule = 'a.wasm'\n\
+        headers = ['alt-svc']\nlimits.memory = '8MiB'\n[module.limits]\nmemory = '7MiB'\n";
+    let config = folder.write("relayer-rest.toml", settings);
+    for (mount, status, limit) in
+        [("/mine", 0, "8.0 MiB"), ("/other", 1, "64.0 MiB"), ("/", 1, "7.0 MiB")]
+    {
+        let checked = check(&["--mount", mount, "--config", &config, &file]).await;
+        assert_eq!(checked.status, Some(status), "{}", checked.stdout);
+        let part = format!(" of {limit} (limits.memory): ");
+        assert!(checked.stdout.contains(&part), "{mount}: {}", checked.stdout);
+    }
+    let checked = check(&["--mount", "/mine", "--dialect", "1.13", &file]).await;
+    assert_eq!(checked.status, Some(2));
+    let reason = "--dialect 1.13: only the API has a dialect, and --mount /mine is an extension; \
+                  remove one of them\n";
+    assert!(checked.stderr.ends_with(reason), "{}", checked.stderr);
+    let checked = check(&["--mount", "/chains", &file]).await;
+    assert!(checked.stderr.contains("/chains is reserved for the API"), "{}", checked.stderr);
 }
 
 /// A module that declares three operations, and responds with 200 to short paths such as `/a`

@@ -109,6 +109,18 @@ async fn another_module_is_run_on_the_same_inputs() {
     let text = replay(&[path, "--module", &bundled]).await.stdout;
     let (_, body) = text.split_once("\ndifferent\n").expect(&text);
     assert_eq!(body.trim(), report["replayed"]["body"].as_str().unwrap().trim());
+    // The folder of a module stands for its last build.
+    let sources = Folder::new();
+    sources.write("build.py", "");
+    let built = sources.write("built.wasm", fs::read(&bundled).unwrap());
+    let of_folder = replay(&[path, "--module", sources.as_path().to_str().unwrap()]).await.stdout;
+    assert_eq!(of_folder, text);
+    fs::remove_file(built).unwrap();
+    let ended = replay(&[path, "--module", sources.as_path().to_str().unwrap()]).await;
+    assert!(ended.stderr.contains("not built; run `python3 build.py`"), "{}", ended.stderr);
+    let reference = format!("oci://localhost/a@sha256:{}", "0".repeat(64));
+    let ended = replay(&[path, "--module", &reference]).await;
+    check_failure(&ended, 2, &format!("module {reference}: not a file; capsules need one, "));
     // The state of the relayer is not in the capsule.
     let json = fs::read_to_string(path).unwrap();
     fs::write(path, json.replace("/?read=components&then=panic", "/state")).unwrap();

@@ -53,6 +53,16 @@ async fn a_trapping_extension_is_rejected_with_its_mount() {
         panic!("{report:?}")
     };
     assert!(message.starts_with("mount /ext/tool: module new.wasm: "), "{message}");
+
+    // The remedy lists the rules of an extension, not those of the API.
+    let json = [("content-type", &b"application/json"[..])];
+    let no_json = candidate(component::of_response(200, &json, b"{"));
+    let report = mount.swap(no_json, &server.publisher.reader()).await;
+    let SwapOutcome::Rejected { reason: Rejection::Nonconforming, message } = report.outcome else {
+        panic!("{report:?}")
+    };
+    let remedy = "; list all with `relayer-rest check --mount /ext/tool`";
+    assert!(message.contains("rule json: ") && message.ends_with(remedy), "{message}");
 }
 
 #[tokio::test]

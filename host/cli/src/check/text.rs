@@ -5,11 +5,11 @@ use relayer_rest_conformance::{Dialect, RequestCost, RuleVerdict, Verdict};
 use relayer_rest_sandbox::{Grants, Limits};
 use relayer_rest_server::config::Config;
 
-use super::{CheckReport, Instance};
+use super::{CheckReport, Instance, TargetMount};
 use crate::capsules;
 use crate::exercise::Exercise;
 
-pub(super) fn lines(report: &CheckReport, config: &Config) -> Vec<String> {
+pub(super) fn lines(report: &CheckReport, config: &Config, mount: &TargetMount) -> Vec<String> {
     let digest = report.digest.map(|digest| digest.to_string()).unwrap_or_default();
     let mut lines = vec![format!("module {} {digest}", report.module)];
     let size = ByteSize::b(report.size as u64);
@@ -24,7 +24,7 @@ pub(super) fn lines(report: &CheckReport, config: &Config) -> Vec<String> {
         lines.push(String::new());
         lines.extend(verdict.rules.iter().flat_map(rule));
         lines.push(String::new());
-        lines.extend(costs(&verdict.costs, &config.module.limits));
+        lines.extend(costs(&verdict.costs, &mount.limits));
         lines.push(String::new());
         let exercise = report.exercise.as_ref();
         for part in [Exercise::requests, Exercise::routes, Exercise::warnings] {
@@ -38,7 +38,7 @@ pub(super) fn lines(report: &CheckReport, config: &Config) -> Vec<String> {
             lines.extend(capsules::text(capsules));
             lines.push(String::new());
         }
-        lines.push(sum(verdict, exercise));
+        lines.push(sum(mount, verdict, exercise));
     }
     lines.extend(report.error.clone());
     lines
@@ -93,26 +93,31 @@ fn costs(costs: &[RequestCost], limits: &Limits) -> Vec<String> {
     lines
 }
 
-fn sum(verdict: &Verdict, exercise: Option<&Exercise>) -> String {
-    let dialect = verdict.dialect;
-    let rules = verdict.rules.len();
-    let broken = verdict.failures().count();
-    let untried = match verdict.rules.iter().filter(|rule| !rule.tried).count() {
-        0 => String::new(),
-        untried => format!("; {untried} not tested after the failure"),
+fn sum(mount: &TargetMount, verdict: &Verdict, exercise: Option<&Exercise>) -> String {
+    let TargetMount { path, dialect, .. } = mount;
+    let result = |positive: &str, negative: &str| {
+        let rules = verdict.rules.len();
+        let untried = match verdict.rules.iter().filter(|rule| !rule.tried).count() {
+            0 => String::new(),
+            untried => format!("; {untried} not tested after the failure"),
+        };
+        match verdict.failures().count() {
+            0 => format!("the module {positive}"),
+            broken => format!("the module {negative}: {broken} of {rules} rules failed{untried}"),
+        }
     };
+    let mut parts = vec![match dialect {
+        None => result(&format!("can serve {path}"), &format!("cannot serve {path}")),
+        Some(dialect) => result(
+            &format!("conforms to dialect {dialect}"),
+            &format!("does not conform to dialect {dialect}"),
+        ),
+    }];
     // The paths of an API's module are those of its dialect.
-    let has_own_paths = dialect == Dialect::Any;
-    let restrictions = exercise.map(|exercise| exercise.restrictions(has_own_paths));
-    let mut parts = match broken {
-        0 => vec![format!("the module conforms to dialect {dialect}")],
-        _ => vec![format!(
-            "the module does not conform to dialect {dialect}: {broken} of {rules} rules failed{untried}"
-        )],
-    };
-    parts.extend(restrictions.unwrap_or_default());
-    if broken > 0 && !has_own_paths {
-        parts.push("for an extension, use --dialect any".to_owned());
+    let has_own_paths = !dialect.is_some_and(|dialect| dialect != Dialect::Any);
+    parts.extend(exercise.map(|exercise| exercise.restrictions(has_own_paths)).unwrap_or_default());
+    if !verdict.passes() && dialect.is_some() {
+        parts.push("for an extension, add --mount PATH".to_owned());
     }
     parts.join("; ")
 }

@@ -279,13 +279,16 @@ impl Preflight {
             more => format!(" (and {more} more rules)"),
         };
         let dialect = self.dialect;
+        let path = &self.service.path;
+        let option =
+            if self.is_api() { format!("--dialect {dialect}") } else { format!("--mount {path}") };
         let remedy = match dialect {
             Dialect::Any => "",
             _ => ", choose another --dialect, or name the mount of an extension with --mount",
         };
         let message = format!(
             "does not conform to dialect {dialect}: rule {}: {failure}{message}; \
-             list all with `relayer-rest check --dialect {dialect}`{remedy}",
+             list all with `relayer-rest check {option}`{remedy}",
             first.rule
         );
         Some(self.rejected(Rejection::Nonconforming, &file.name, &message))
