@@ -243,7 +243,7 @@ async fn a_module_in_javascript_responds_as_the_one_in_rust() {
         "level warning: expected trace, debug, info, warn, error",
         "kind wallet: not in the contract; expected Client, Channel, Connection, Packet, ",
         "name chain: not in the contract; expected chainId",
-        "field rpc: not in the contract; expected id, kind, rpcAddr, grpcAddr, eventSourc",
+        "field rpc: not in the contract; expected kind, rpcAddr, grpcAddr, eventSource, r",
         "[[],null]",
     ];
     compare("js", "handle.js", "src/handle.js", ("driver.js", JS), "node", &invalid).await;
@@ -260,7 +260,7 @@ async fn a_module_in_python_responds_as_the_one_in_rust() {
         "level warning: expected trace, debug, info, warn, error",
         "kind wallet: not in the contract; expected Client, Channel, Connection, Packet, ",
         "name chain: not in the contract; expected chain_id",
-        "field rpc: not in the contract; expected id, kind, rpc_addr, grpc_addr, event_so",
+        "field rpc: not in the contract; expected kind, rpc_addr, grpc_addr, event_source",
         r#"{"a":[null,[null,1.5]]}"#,
         "[[], null]",
     ];
@@ -279,7 +279,7 @@ async fn declared(language: &str, program: &str, script: &str) -> Value {
     let status = Command::new(program).args([script, "my-tool.wasm"]).current_dir(&mine).status();
     assert!(status.unwrap().success());
     fs::remove_file(mine.join("requests.http")).unwrap();
-    let check = ["check", "--dialect", "any", "--json", mine.to_str().unwrap()];
+    let check = ["check", "--mount", "/ext/my-tool", "--json", mine.to_str().unwrap()];
     let report: Value = serde_json::from_str(&Program::new(check).run().await.stdout).unwrap();
     report["routes"].as_array().unwrap().iter().map(|route| route["route"].clone()).collect()
 }

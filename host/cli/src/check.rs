@@ -16,8 +16,8 @@ use clap::{Args, ValueHint};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::{Dialect, Reference, Verdict};
 use relayer_rest_sandbox::{
-    API, Digest, Engine, EngineOptions, HeaderGrants, InstanceCost, Limits, MAX_COMPONENT_SIZE,
-    Module,
+    API, Digest, Engine, EngineOptions, Grants, HeaderGrants, InstanceCost, Limits,
+    MAX_COMPONENT_SIZE, Module,
 };
 use relayer_rest_server::config::Config;
 use relayer_rest_server::registry::{
@@ -42,9 +42,10 @@ pub(super) struct CheckArgs {
     /// `oci://REGISTRY/REPOSITORY@sha256:DIGEST`
     #[arg(value_name = "MODULE")]
     module: ModuleLocation,
-    /// Path of the mount; at another one than /, the module is checked as an extension
-    #[arg(long, value_name = "PATH", default_value = "/")]
-    mount: MountPath,
+    /// Path of the mount; at another one than /, the module is checked as an
+    /// extension [default: /]
+    #[arg(long, value_name = "PATH")]
+    mount: Option<MountPath>,
     /// Dialect of the API that a module at / must conform to: 0.7, 1.13 or any
     /// [default: 0.7]
     #[arg(long, value_name = "NAME")]
@@ -56,7 +57,7 @@ pub(super) struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Folder of capsules: the module must not fail at the requests at which
-    /// others failed
+    /// others failed, with --mount those of this mount
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     capsules: Option<PathBuf>,
     #[command(flatten)]
@@ -114,26 +115,27 @@ impl Instance {
 struct TargetMount<'a> {
     /// The name of its modules in logs.
     name: &'a str,
-    path: &'a MountPath,
+    path: MountPath,
     /// The dialect of the API; none for an extension.
     dialect: Option<Dialect>,
     limits: Limits,
     headers: HeaderGrants,
+    /// What its settings allow an extension; none without settings.
+    allowed: Option<(Grants, bool)>,
 }
 
 impl<'a> TargetMount<'a> {
     /// Returns the mount with this path, with its settings if there are some.
     fn new(args: &'a CheckArgs, config: &'a Config) -> Result<Self, Failure> {
-        let path = &args.mount;
-        if *path == MountPath::root() {
-            let dialect = Some(args.dialect.unwrap_or_default());
-            let headers = config.module.headers.clone();
+        let path = args.mount.clone().unwrap_or_else(MountPath::root);
+        if path == MountPath::root() {
             return Ok(Self {
                 name: API,
                 path,
-                dialect,
+                dialect: Some(args.dialect.unwrap_or_default()),
                 limits: config.module.limits.clone(),
-                headers,
+                headers: config.module.headers.clone(),
+                allowed: None,
             });
         }
         if let Some(dialect) = args.dialect {
@@ -142,14 +144,31 @@ impl<'a> TargetMount<'a> {
             )
             .into());
         }
-        let extension = config.extension.iter().find(|extension| extension.path() == *path);
+        let extension = config.extension.iter().find(|extension| extension.path() == path);
         let name = extension.map(|extension| extension.name.as_str());
+        let of_path = args.mount.as_ref().map_or("", MountPath::as_str);
         Ok(Self {
-            name: name.unwrap_or_else(|| mounts::module_name(path.as_str())),
+            name: name.unwrap_or_else(|| mounts::module_name(of_path)),
+            allowed: extension.map(|extension| (extension.granted(), extension.wasi)),
             path,
             dialect: None,
             limits: extension.map(|extension| extension.limits.clone()).unwrap_or_default(),
             headers: extension.map(|extension| extension.headers.clone()).unwrap_or_default(),
+        })
+    }
+
+    /// Returns what a module with these imports needs besides the settings of its mount.
+    fn lacking(&self, imports: &[String]) -> Option<String> {
+        let (grants, wasi) = self.allowed.as_ref()?;
+        let path = &self.path;
+        let needed = Grants::needed(imports);
+        if !grants.includes(&needed) {
+            let needed = needed.as_setting();
+            return Some(format!("imports more than mount {path} grants; set {needed} there"));
+        }
+        let imports_wasi = imports.iter().any(|import| import.starts_with("wasi:"));
+        (imports_wasi && !wasi).then(|| {
+            format!("imports WASI, which mount {path} does not allow; set wasi = true there")
         })
     }
 }
@@ -233,11 +252,18 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     }
     if let (Some(folder), Ok(component), None) = (&args.capsules, &bytes, &report.error) {
         progress.step("repeating the stored failures".to_owned());
-        let replayed = capsules::replay_all(folder, (&name, component), None)?;
+        let path = args.mount.as_ref().map(MountPath::as_str);
+        let replayed = capsules::replay_all(folder, (&name, component), path)?;
         report.passes &= !replayed.iter().any(StoredFailure::remains);
         report.capsules = Some(replayed);
     }
     drop(progress);
+    if report.error.is_none()
+        && let Some(lacking) = mount.lacking(&report.imports)
+    {
+        report.error = Some(format!("module {name}: {lacking}"));
+        report.passes = false;
+    }
     if report.error.is_none() && report.size as u64 > config.swap.size.as_u64() {
         let max = config.swap.size;
         report.error = Some(format!(

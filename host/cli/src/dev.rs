@@ -61,7 +61,7 @@ pub(super) struct DevArgs {
     /// REST API of a running relayer, instead of the sample
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
-    /// Telemetry of that relayer
+    /// Telemetry of the relayer at --upstream
     #[arg(long, value_name = "URL", requires = "upstream")]
     telemetry: Option<String>,
     /// Address to listen on, HOST:PORT or unix:PATH

@@ -70,7 +70,10 @@ impl Sources {
             }
         }
         let url = match &config.telemetry.url {
-            Some(TelemetryUrl::Disabled) => None,
+            Some(TelemetryUrl::Disabled) => {
+                publisher.set_telemetry_not_ready(NotReady::without_telemetry());
+                None
+            }
             Some(TelemetryUrl::At(url)) => Some(url.to_string()),
             None => sources.telemetry_url.take(),
         };

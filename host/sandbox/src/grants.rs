@@ -48,6 +48,12 @@ impl Grants {
         Self(Self::none().lack(imports))
     }
 
+    /// Returns whether all of these interfaces are granted.
+    #[must_use]
+    pub fn includes(&self, others: &Self) -> bool {
+        others.0.iter().all(|name| self.0.contains(name))
+    }
+
     /// Returns the names of the interfaces in these imports, such as `state` for
     /// `relayer:rest/state@0.1.0`, that are not granted.
     pub(super) fn lack(&self, imports: &[String]) -> Vec<&'static str> {

@@ -37,7 +37,7 @@ const CROSSING_SLACK: usize = 64 << 10;
 /// as many borrowed ones again. The engine keeps some tens of bytes for each.
 const MAX_HANDLES: usize = 2_000;
 
-/// What a trap says of a module that probably overflowed its own stack.
+/// The hint in a trap of a module that probably overflowed its own stack.
 const PROBABLE_OVERFLOW: &str = "probably a stack overflow, as its stack pointer is below 0";
 
 /// A number of ticks that is never reached.
@@ -161,8 +161,9 @@ impl Instantiator {
             }
             let is_response = error.downcast_ref::<WasmBacktrace>().is_none();
             if is_response && is_too_much(&error) {
-                let Limits { body, header_size: headers, .. } = self.options.limits;
-                return CallError::Invalid(InvalidResponse::TooLarge { body, headers });
+                let Limits { body, header_size, headers, .. } = self.options.limits;
+                let invalid = InvalidResponse::TooLarge { body, header_size, headers };
+                return CallError::Invalid(invalid);
             }
             CallError::Trap(trapped(&error, store, &self.sources))
         };
@@ -216,7 +217,6 @@ fn trapped(error: &wasmtime::Error, store: &mut Store<StoreData>, sources: &Sour
         // The trap that follows is the module's way to end.
         (Some(_), _) => TrapKind::OutOfMemory,
         (None, Some(_)) => TrapKind::Panic,
-        (None, None) if overflow.is_some() => TrapKind::StackOverflow,
         (None, None) => TrapKind::new(error.downcast_ref()),
     };
     let cause = match &call.failure {
@@ -228,16 +228,19 @@ fn trapped(error: &wasmtime::Error, store: &mut Store<StoreData>, sources: &Sour
     Trapped { kind, cause: parts.join("; ") }
 }
 
-/// Returns whether a module probably overflowed its own stack, which compilers of LLVM put at the
-/// start of its memory: the stack pointer, a global, is below 0 then.
+/// Returns whether a module probably overflowed its own stack. Compilers such as rustc put it at the
+/// start of the memory, and its pointer is the first variable global, which is below 0 then.
 fn has_stack_overflow(error: &wasmtime::Error, store: &mut Store<StoreData>) -> bool {
     let is_out_of_bounds = matches!(error.downcast_ref(), Some(Trap::MemoryOutOfBounds));
     let globals = error.downcast_ref().map(WasmCoreDump::globals).unwrap_or_default();
     is_out_of_bounds
-        && globals.iter().any(|global| {
-            global.ty(&*store).mutability().is_var()
-                && global.get(&mut *store).i32().is_some_and(i32::is_negative)
-        })
+        && globals
+            .iter()
+            .find(|global| {
+                let kind = global.ty(&*store);
+                kind.mutability().is_var() && kind.content().is_i32()
+            })
+            .is_some_and(|pointer| pointer.get(store).i32().is_some_and(i32::is_negative))
 }
 
 /// Describes the location of a trap or of an interrupt.

@@ -49,13 +49,15 @@ pub enum InvalidResponse {
     },
     /// The response is much larger than the limits allow, and was not read.
     #[error(
-        "its body is larger than {body} (limits.body), or its headers are larger than {headers} (limits.header-size)"
+        "its body is larger than {body} (limits.body), or its headers are larger than {header_size} (limits.header-size) or more than {headers} (limits.headers)"
     )]
     TooLarge {
         /// The maximum size of the body.
         body: ByteSize,
         /// The maximum size of the headers.
-        headers: ByteSize,
+        header_size: ByteSize,
+        /// The maximum number of headers.
+        headers: u32,
     },
     /// A component of `wasi:http` ended without a response.
     #[error("there is none; the component must call response-outparam.set")]

@@ -72,16 +72,23 @@ pub struct Telemetry {
     stale: Option<Instant>,
 }
 
-impl Telemetry {
-    /// Returns telemetry that is not known because nothing provides it.
-    pub(super) fn unavailable(generation: Generation) -> Self {
-        let reason = NotReady {
+impl NotReady {
+    /// Returns the reason of telemetry that nothing provides.
+    #[must_use]
+    pub fn without_telemetry() -> Self {
+        Self {
             message: "the relayer's telemetry is not read; start with --telemetry URL".to_owned(),
             // Only a restart with other arguments changes this.
             retry_after: Duration::from_mins(1),
-        };
+        }
+    }
+}
+
+impl Telemetry {
+    /// Returns telemetry that is not known because nothing provides it.
+    pub(super) fn unavailable(generation: Generation) -> Self {
         Self {
-            names: Versioned::new(Err(reason), generation),
+            names: Versioned::new(Err(NotReady::without_telemetry()), generation),
             families: BTreeMap::new(),
             scraped: SystemTime::UNIX_EPOCH,
             stale: None,

@@ -268,6 +268,18 @@ async fn a_module_is_checked_against_the_limits_of_its_mount() {
         let part = format!(" of {limit} (limits.memory): ");
         assert!(checked.stdout.contains(&part), "{mount}: {}", checked.stdout);
     }
+    // What it imports must be granted there.
+    let counts = folder.write("a.wasm", component::that_counts_chains(1, 200));
+    let checked = check(&["--mount", "/mine", "--config", &config, &counts]).await;
+    assert_eq!(checked.status, Some(1), "{}", checked.stdout);
+    let end = "keeps all rules of extensions; of its own paths, only / was exercised: declare its \
+               routes, write requests.http, or add --ask 'GET /PATH'\n";
+    let lacking = format!(
+        "{end}module {counts}: imports more than mount /mine grants; set grants = [\"chains\"] there\n"
+    );
+    assert!(checked.stdout.ends_with(&lacking), "{}", checked.stdout);
+    let checked = check(&["--mount", "/mine", &counts]).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
     let checked = check(&["--mount", "/mine", "--dialect", "1.13", &file]).await;
     assert_eq!(checked.status, Some(2));
     let reason = "--dialect 1.13: only the API has a dialect, and --mount /mine is an extension; \

@@ -189,7 +189,7 @@ fn a_module_is_created_checked_published_and_explained_as_written() {
     reader.run("UPDATE_OPENAPI=1 cargo test");
     reader.run("cargo test");
     reader.run("cargo module");
-    let printed = reader.run("relayer-rest check --dialect any .");
+    let printed = reader.run("relayer-rest check --mount /ext/hello .");
     assert!(printed.contains("GET /chain/ibc-0: 200"), "{printed}");
 
     reader.run("relayer-rest serve --listen 127.0.0.1:8000 &");

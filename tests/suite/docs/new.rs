@@ -34,7 +34,7 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     cargo(&mine, &["test"]);
     cargo(&mine, &["module"]);
     let module = mine.join(module);
-    let check = ["check", "--dialect", "any", mine.to_str().unwrap()];
+    let check = ["check", "--mount", "/ext/my-tool", mine.to_str().unwrap()];
     let ended = Program::new(&check).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     // It imports no more interfaces than it calls.

@@ -273,7 +273,7 @@ async fn the_error_about_an_access_below_the_stack_names_an_overflow() {
         }
     };
     let Trapped { kind, cause } = trap("(global.get $stack)").await;
-    assert_eq!(kind, TrapKind::StackOverflow, "{cause}");
+    assert_eq!(kind, TrapKind::OutOfBounds, "{cause}");
     let start = "wasm trap: out of bounds memory access; probably a stack overflow, as its stack \
                  pointer is below 0; in frame, called by frame";
     assert!(cause.starts_with(start), "{cause}");
@@ -295,7 +295,7 @@ async fn the_reason_for_a_response_that_was_not_read_has_the_limits() {
         error.to_string(),
         format!(
             "the module's response is invalid: its body is larger than 64.0 KiB (limits.body), \
-             or its headers are larger than {headers} (limits.header-size)"
+             or its headers are larger than {headers} (limits.header-size) or more than 128 (limits.headers)"
         )
     );
 }

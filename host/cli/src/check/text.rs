@@ -26,9 +26,8 @@ pub(super) fn lines(report: &CheckReport, config: &Config, mount: &TargetMount) 
         lines.push(String::new());
         lines.extend(costs(&verdict.costs, &mount.limits));
         lines.push(String::new());
-        let exercise = report.exercise.as_ref();
         for part in [Exercise::requests, Exercise::routes, Exercise::warnings] {
-            let part = exercise.map(part).unwrap_or_default();
+            let part = report.exercise.as_ref().map(part).unwrap_or_default();
             if !part.is_empty() {
                 lines.extend(part);
                 lines.push(String::new());
@@ -38,7 +37,7 @@ pub(super) fn lines(report: &CheckReport, config: &Config, mount: &TargetMount) 
             lines.extend(capsules::text(capsules));
             lines.push(String::new());
         }
-        lines.push(sum(mount, verdict, exercise));
+        lines.push(sum(mount, report, verdict));
     }
     lines.extend(report.error.clone());
     lines
@@ -93,7 +92,8 @@ fn costs(costs: &[RequestCost], limits: &Limits) -> Vec<String> {
     lines
 }
 
-fn sum(mount: &TargetMount, verdict: &Verdict, exercise: Option<&Exercise>) -> String {
+fn sum(mount: &TargetMount, report: &CheckReport, verdict: &Verdict) -> String {
+    let exercise = report.exercise.as_ref();
     let TargetMount { path, dialect, .. } = mount;
     let result = |positive: &str, negative: &str| {
         let rules = verdict.rules.len();
@@ -107,7 +107,8 @@ fn sum(mount: &TargetMount, verdict: &Verdict, exercise: Option<&Exercise>) -> S
         }
     };
     let mut parts = vec![match dialect {
-        None => result(&format!("can serve {path}"), &format!("cannot serve {path}")),
+        None if report.passes => format!("the module can serve {path}"),
+        None => result("keeps all rules of extensions", &format!("cannot serve {path}")),
         Some(dialect) => result(
             &format!("conforms to dialect {dialect}"),
             &format!("does not conform to dialect {dialect}"),
@@ -116,7 +117,7 @@ fn sum(mount: &TargetMount, verdict: &Verdict, exercise: Option<&Exercise>) -> S
     // The paths of an API's module are those of its dialect.
     let has_own_paths = !dialect.is_some_and(|dialect| dialect != Dialect::Any);
     parts.extend(exercise.map(|exercise| exercise.restrictions(has_own_paths)).unwrap_or_default());
-    if !verdict.passes() && dialect.is_some() {
+    if !verdict.passes() && !verdict.fails_to_respond() && dialect.is_some() {
         parts.push("for an extension, add --mount PATH".to_owned());
     }
     parts.join("; ")

@@ -12,6 +12,7 @@
 // | `imports.js` | a script that writes the imports of `wit/world.wit` to a file |
 // | `openapi.js` | a script that adds the declaration of the routes to the module |
 // | `testing.js` | a fake host for tests |
+// | `world.js` | the names in the contract, for the fake host and the build |
 
 export { Host } from "./host.js";
 export { InvalidParameter } from "./parameter.js";

@@ -10,14 +10,14 @@ export function imports() {
 
 /** Returns the fields of a record, as pairs of their names in JavaScript and types in WIT. */
 export function fields(record) {
-  const found = body(`record ${record}`).matchAll(/^ +([a-z-]+): (.*),$/gm);
+  const found = body(`record ${record}`).matchAll(/^ +([a-z0-9-]+): (.*),\r?$/gm);
   return Array.from(found, ([, name, type]) => [camelCase(name), type]);
 }
 
 /** Returns the cases of a variant, as pairs of their names, such as `CrossChainQuery`, and the
  * types of their values. */
 export function cases(variant) {
-  const found = body(`variant ${variant}`).matchAll(/^ +([a-z-]+)(?:\((.*)\))?,$/gm);
+  const found = body(`variant ${variant}`).matchAll(/^ +([a-z0-9-]+)(?:\((.*)\))?,\r?$/gm);
   return Array.from(found, ([, name, type]) => [camelCase(`-${name}`), type]);
 }
 
@@ -29,8 +29,10 @@ export function check(what, given, known) {
 }
 
 function body(declaration) {
-  const pattern = new RegExp(`^    ${declaration} \\{\n(.*?)^    \\}`, "ms");
-  return read("deps/relayer-rest/types.wit").match(pattern)[1];
+  const pattern = new RegExp(`^    ${declaration} \\{\r?\n(.*?)^    \\}`, "ms");
+  const found = read("deps/relayer-rest/types.wit").match(pattern);
+  if (!found) throw new Error(`${declaration}: not in the contract`);
+  return found[1];
 }
 
 function camelCase(name) {

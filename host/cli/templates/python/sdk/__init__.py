@@ -11,6 +11,7 @@
 | `module.py` | the export of a module |
 | `openapi.py` | adds the declaration of the routes to the module |
 | `testing.py` | a fake host for tests |
+| `contract.py` | the names in the contract, for the fake host |
 """
 
 from .host import Host

@@ -15,14 +15,14 @@ def imports() -> list[str]:
 
 def fields(record: str) -> dict[str, str]:
     """Returns the fields of a record, with their types in WIT."""
-    found = re.findall(r"^ +([a-z-]+): (.*),$", _body(f"record {record}"), re.MULTILINE)
+    found = re.findall(r"^ +([a-z0-9-]+): (.*),$", _body(f"record {record}"), re.MULTILINE)
     return {name.replace("-", "_"): type for name, type in found}
 
 
 def cases(name: str) -> dict[str, str]:
     """Returns the cases of a variant or an enum, such as `CrossChainQuery`, with the types of
     their values, which are empty without one."""
-    found = re.findall(r"^ +([a-z-]+)(?:\((.*)\))?,$", _body(f"(?:variant|enum) {name}"), re.MULTILINE)
+    found = re.findall(r"^ +([a-z0-9-]+)(?:\((.*)\))?,$", _body(f"(?:variant|enum) {name}"), re.MULTILINE)
     return {case.title().replace("-", ""): type for case, type in found}
 
 

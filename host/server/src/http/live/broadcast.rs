@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::client_threads::{ClientThread, Group};
+use super::content::Content;
 use super::version::Version;
 
 /// The sender of the versions of an entry.
@@ -48,8 +49,13 @@ impl Broadcast {
             groups.retain(|group| group.has_clients());
             !groups.is_empty()
         });
+        let is_end = matches!(self.newest().content(), Content::Ended(_));
         for (thread, groups) in &self.threads {
-            thread.wake(groups.clone());
+            if is_end {
+                thread.wake_now(groups.clone());
+            } else {
+                thread.wake(groups.clone());
+            }
         }
     }
 
