@@ -120,7 +120,8 @@ struct TargetMount<'a> {
     dialect: Option<Dialect>,
     limits: Limits,
     headers: HeaderGrants,
-    /// What its settings allow an extension; none without settings.
+    /// The grants in the settings of an extension, and whether WASI is allowed; none without
+    /// settings.
     allowed: Option<(Grants, bool)>,
 }
 
@@ -157,7 +158,7 @@ impl<'a> TargetMount<'a> {
         })
     }
 
-    /// Returns what a module with these imports needs besides the settings of its mount.
+    /// Returns the settings that the mount lacks for a module with these imports.
     fn lacking(&self, imports: &[String]) -> Option<String> {
         let (grants, wasi) = self.allowed.as_ref()?;
         let path = &self.path;

@@ -268,7 +268,7 @@ async fn a_module_is_checked_against_the_limits_of_its_mount() {
         let part = format!(" of {limit} (limits.memory): ");
         assert!(checked.stdout.contains(&part), "{mount}: {}", checked.stdout);
     }
-    // What it imports must be granted there.
+    // Its imports must be granted there.
     let counts = folder.write("a.wasm", component::that_counts_chains(1, 200));
     let checked = check(&["--mount", "/mine", "--config", &config, &counts]).await;
     assert_eq!(checked.status, Some(1), "{}", checked.stdout);

@@ -105,7 +105,7 @@ impl ClientThread {
         });
     }
 
-    /// Queues groups, and returns whether the caller must wake all that are queued.
+    /// Queues groups, and returns whether the caller must wake all queued ones.
     fn enqueue(&self, mut groups: Vec<Arc<Group>>) -> bool {
         let mut queue = self.queue();
         groups.retain(|group| !group.is_queued.swap(true, Ordering::AcqRel));
