@@ -120,11 +120,11 @@ impl ClientThread {
                 return;
             }
             let time = wake(&groups).await;
+            // The rest of their work is not a use by others.
+            yield_now().await;
             let owed = self.queue().owe(time);
             if owed >= MIN_PAUSE {
                 self.pause(owed).await;
-            } else {
-                yield_now().await;
             }
         }
     }
