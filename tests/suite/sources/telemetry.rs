@@ -153,6 +153,18 @@ async fn the_address_of_the_telemetry_is_in_the_relayers_configuration() {
 }
 
 #[tokio::test]
+async fn the_telemetry_of_the_sample_can_be_disabled() {
+    let files = Folder::new();
+    let config = files.write("relayer-rest.toml", EXTENSIONS);
+    for (option, is_shown) in [(&[][..], true), (&["--telemetry", "none"], false)] {
+        let serving = Program::server().args(["--config", &config]).args(option).start().await;
+        let mut client = serving.connect().await;
+        let metrics = client.get_until("/ext/metrics", |found| found.status == 200).await;
+        assert_eq!(metrics.text().contains("\nwallet_balance{"), is_shown, "{}", metrics.text());
+    }
+}
+
+#[tokio::test]
 async fn the_address_of_the_telemetry_is_checked() {
     let ended = Program::server().args(["--telemetry", "localhost:3001"]).run().await;
     assert_eq!(ended.status, Some(2));

@@ -232,7 +232,6 @@ mod tests {
     use std::time::Duration;
     use tokio::runtime::Builder;
     use tokio::task::yield_now;
-    use tokio::time::sleep;
 
     #[test]
     fn events_get_the_time_that_others_leave() {
@@ -325,7 +324,6 @@ mod tests {
         working.abort();
         let used = thread.queue().used;
         assert!(used > 0.0, "{used}");
-        sleep(Duration::from_millis(10)).await;
     }
 
     #[test]
