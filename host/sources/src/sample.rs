@@ -3,13 +3,13 @@
 
 use std::time::SystemTime;
 
-use relayer_rest_state::{Object, RelayerState, SourceKind, StatePublisher, Worker};
+use relayer_rest_state::{
+    MetricFamily, MetricKind, Object, RelayerState, Sample, SourceKind, StatePublisher, Worker,
+};
 
 use super::hermes_config::HermesConfig;
-use super::metrics_text;
 
 const CONFIG: &str = include_str!("sample.toml");
-const TELEMETRY: &[u8] = include_bytes!("sample.prom");
 
 /// Publishes the sample.
 ///
@@ -28,8 +28,52 @@ pub fn sample(publisher: &StatePublisher) {
             client(4, "ibc-0", "ibc-1", "07-tendermint-1"),
         ],
     });
-    let families = metrics_text::parse(TELEMETRY).expect("the sample is valid");
+    let families = vec![
+        family(
+            "client_updates_submitted_total",
+            MetricKind::Counter,
+            "Number of client update messages submitted",
+            &["client", "dst_chain", "src_chain"],
+            &[
+                (&["07-tendermint-0", "ibc-1", "ibc-0"], 12.0),
+                (&["07-tendermint-0", "ibc-0", "ibc-1"], 11.0),
+            ],
+        ),
+        family(
+            "wallet_balance",
+            MetricKind::Gauge,
+            "The balance of each wallet Hermes uses per chain",
+            &["account", "chain", "denom"],
+            &[
+                (&["cosmos1sample", "ibc-0", "samoleans"], 99_996_000.0),
+                (&["cosmos1sample", "ibc-1", "samoleans"], 99_994_000.0),
+            ],
+        ),
+        family("workers", MetricKind::Gauge, "Number of workers", &["type"], &[(&["client"], 4.0)]),
+    ];
     publisher.set_telemetry(families, SystemTime::now());
+}
+
+/// Returns a family of metrics with these labels. Each sample has their values, and its own.
+fn family(
+    name: &str,
+    kind: MetricKind,
+    help: &str,
+    labels: &[&str],
+    samples: &[(&[&str], f64)],
+) -> MetricFamily {
+    let sample = |(values, value): &(&[&str], f64)| Sample {
+        name: name.into(),
+        labels: labels
+            .iter()
+            .zip(*values)
+            .map(|(&label, &value)| (label.into(), value.into()))
+            .collect(),
+        value: *value,
+        since: SystemTime::UNIX_EPOCH,
+    };
+    let samples = samples.iter().map(sample).collect();
+    MetricFamily { name: name.into(), kind, help: help.to_owned(), samples }
 }
 
 fn client(id: u64, src: &str, dst: &str, client: &str) -> Worker {
