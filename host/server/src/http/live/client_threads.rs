@@ -105,6 +105,12 @@ impl ClientThread {
         });
     }
 
+    /// Lets the queued clients wait without end.
+    #[cfg(test)]
+    pub(super) fn delay(&self) {
+        self.queue().is_waking = true;
+    }
+
     /// Queues groups, and returns whether the caller must wake all queued ones.
     fn enqueue(&self, mut groups: Vec<Arc<Group>>) -> bool {
         let mut queue = self.queue();

@@ -238,6 +238,12 @@ impl Entries {
         self.due.permits(mount)
     }
 
+    /// Lets the clients of the caller's thread wait although there is a newer version.
+    #[cfg(test)]
+    pub(super) fn delay_wakeups(&mut self) {
+        self.threads.current().delay();
+    }
+
     /// Adds a waiter to an entry.
     fn join(
         &mut self,

@@ -96,6 +96,11 @@ impl Fixture {
         (request, Client::new(&guest_request, Peer::SEVERAL), answer)
     }
 
+    /// Lets the clients of this thread wait although there is a newer version.
+    pub(super) fn delay_wakeups(&self) {
+        self.live.0.entries().delay_wakeups();
+    }
+
     /// Returns as soon as this number of clients wait.
     pub(super) async fn waiting(&self, count: u64) {
         while self.tally.status().waiters < count {

@@ -32,25 +32,29 @@ pub(in crate::http) async fn long_poll(
 ) -> Result<Option<Outcome>, Refusal> {
     // Clients that began to wait together do not return together.
     let deadline = Instant::now() + wait.mul_f64(1.0 - fastrand::f64() / 16.0);
-    let waiter = match timeout_at(deadline, live.wait(client, answer)).await {
+    let mut waiter = match timeout_at(deadline, live.wait(client, answer)).await {
         Ok(Ok(waiter)) => waiter,
         // A client that comes after the end is alone.
         Ok(Err(Refusal::Ending(_))) | Err(_) => return Ok(None),
         Ok(Err(refusal)) => return Err(refusal),
     };
-    match timeout_at(deadline, changed(waiter, request)).await {
-        Ok(Ok(outcome)) => Ok(Some(outcome)),
-        Ok(Err(Refusal::Ending(end))) => {
-            sleep_until(moment_until(end).min(deadline)).await;
-            Ok(None)
+    // Twice: at the deadline, there may be a version for which the client was not woken yet.
+    for _ in 0..2 {
+        match timeout_at(deadline, changed(&mut waiter, request)).await {
+            Ok(Ok(outcome)) => return Ok(Some(outcome)),
+            Ok(Err(Refusal::Ending(end))) => {
+                sleep_until(moment_until(end).min(deadline)).await;
+                return Ok(None);
+            }
+            Ok(Err(refusal)) => return Err(refusal),
+            Err(_) => {}
         }
-        Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Ok(None),
     }
+    Ok(None)
 }
 
-/// Waits for a response that the client of this request does not have.
-async fn changed(mut waiter: Waiter, request: &Request<()>) -> Result<Outcome, Refusal> {
+/// Waits for a response that the client of this request does not have. May be cancelled.
+async fn changed(waiter: &mut Waiter, request: &Request<()>) -> Result<Outcome, Refusal> {
     let mut version = waiter.newest().await?;
     loop {
         match version.content() {
@@ -96,7 +100,8 @@ mod tests {
     use crate::http::live::fixture::{Fixture, RESOLUTION, check_spread};
     use futures_util::future::{join, join_all};
     use std::time::Duration;
-    use tokio::time::{Instant, pause, resume};
+    use tokio::task::yield_now;
+    use tokio::time::{Instant, advance, pause, resume};
 
     /// Returns the times that requests wait, if the server ends their waits within a time or
     /// does not.
@@ -129,6 +134,27 @@ mod tests {
     async fn a_wait_is_shortened_by_up_to_a_sixteenth() {
         let ends = waits(Duration::from_secs(160), None).await;
         check_spread(&ends, Duration::from_secs(150), Duration::from_secs(160));
+    }
+
+    #[tokio::test]
+    async fn a_version_that_comes_just_before_the_deadline_is_returned() {
+        let wait = Duration::from_secs(160);
+        let fixture = Fixture::new();
+        let (request, client, answer) = fixture.poll().await;
+        pause();
+        let polling = long_poll(&fixture.live, client, answer, wait, &request);
+        let publishing = async {
+            fixture.waiting(1).await;
+            fixture.delay_wakeups();
+            fixture.publisher.update_state(|state| state.chains.push("b".into()));
+            while fixture.tally.status().wakeups == 0 {
+                yield_now().await;
+            }
+            advance(wait).await;
+        };
+        let (response, ()) = join(polling, publishing).await;
+        let response = response.unwrap().expect("it is newer").unwrap();
+        assert!(response.plain().body.windows(3).any(|part| part == b"\"b\""));
     }
 
     #[tokio::test]
