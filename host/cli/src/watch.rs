@@ -39,6 +39,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
+/// The longest time that a server can request before the next connection.
+const MAX_REQUESTED: Duration = Duration::from_hours(1);
+
 /// The number of bytes that are read at once.
 const PART: usize = 64 << 10;
 
@@ -160,7 +163,7 @@ impl Watched {
                     return Err(format!("{}: {reason}", self.url).into());
                 }
             };
-            let wait = retry.unwrap_or_else(|| backoff.next_delay());
+            let wait = delay(retry, &mut backoff);
             warn!("{}: {reason}; connecting again in {:.1} s", self.url, wait.as_secs_f64());
             thread::sleep(wait);
         }
@@ -303,6 +306,11 @@ fn confirmed(id: Option<String>) -> Event {
     Event { name: "confirmed".to_owned(), data: "{}".to_owned(), id }
 }
 
+/// Returns the time before the next connection, which the server may have requested.
+fn delay(requested: Option<Duration>, backoff: &mut Backoff) -> Duration {
+    requested.map_or_else(|| backoff.next_delay(), |requested| requested.min(MAX_REQUESTED))
+}
+
 fn no_byte(silence: Duration) -> String {
     format!("no byte for {} s", silence.as_secs())
 }
@@ -337,7 +345,8 @@ fn message(body: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        Agent, Block, Ended, Event, First, MAX_SILENT, Printed, Url, Watched, follow, line,
+        Agent, Backoff, Block, Ended, Event, First, MAX_REQUESTED, MAX_RETRY, MAX_SILENT,
+        MIN_RETRY, Printed, Url, Watched, delay, follow, line,
     };
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
@@ -346,6 +355,15 @@ mod tests {
     use std::time::Duration;
 
     const SILENCE: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn a_server_cannot_delay_the_next_connection_for_ever() {
+        let mut backoff = Backoff::new(MIN_RETRY, MAX_RETRY);
+        assert!(delay(None, &mut backoff) <= MAX_RETRY);
+        let minute = Duration::from_mins(1);
+        assert_eq!(delay(Some(minute), &mut backoff), minute);
+        assert_eq!(delay(Some(Duration::MAX), &mut backoff), MAX_REQUESTED);
+    }
 
     #[test]
     fn a_comment_shows_that_a_stream_is_not_buffered() {
