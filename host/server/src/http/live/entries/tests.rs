@@ -6,8 +6,10 @@ use super::{
 };
 use crate::http::live::fixture::{Fixture, request};
 use crate::registry::{Mount, Mounts};
+use crate::response::CompressionPermits;
 use bytes::Bytes;
 use hyper::StatusCode;
+use relayer_rest_sandbox::GuestResponse;
 use relayer_rest_state::{ChainConfig, ChainKind, Stale};
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +122,23 @@ fn failure(answer: &Answer) -> Answer {
     let (mount, active) = (Arc::clone(&answer.mount), answer.active.clone());
     let outcome = Err(Arc::new(response));
     Answer { mount, active, outcome, is_failure: true, asked_at: answer.asked_at }
+}
+
+/// Returns an answer with the same reads, and a body that is always the same.
+fn equal(answer: &Answer) -> Answer {
+    let active = answer.active.as_ref().unwrap();
+    let before = answer.outcome.as_ref().unwrap();
+    let response = GuestResponse {
+        response: hyper::Response::new(Bytes::from_static(b"same")),
+        reads: before.reads().clone(),
+        commands: Vec::new(),
+        memory: 0,
+    };
+    let permits = CompressionPermits::default();
+    let (module, generation) = (active.module(), before.generation());
+    let response =
+        RecordedResponse::new(module, before.request().into(), response, generation, &permits);
+    Answer { outcome: Ok(Arc::new(response)), ..answer.clone() }
 }
 
 /// Returns whether a client's newest version is this response.
@@ -391,15 +410,17 @@ async fn a_response_without_memory_is_sent_later_also_if_a_run_ends_meanwhile() 
 #[tokio::test]
 async fn staleness_is_that_of_the_values_that_were_read_last() {
     let mut table = Table::new("/chains", LiveLimits::default());
-    let mut added = table.join().await;
+    let answer = equal(&table.answer().await);
+    let mut added = table.add(answer);
     let unconfirmed = Stale { since: std::time::Instant::now(), chains: false };
     table.fixture.publisher.set_stale(Some(unconfirmed));
     table.observe();
     assert_eq!(added.versions.newest().stale_since, None, "the chains are confirmed");
-    let state = table.fixture.answer_to(&request("/state")).await;
-    let entry = table.entries.by_id.get_mut(&added.id).unwrap();
-    let shown = Arc::clone(&entry.versions.newest().body);
-    entry.answer = state;
-    entry.publish(shown, &table.fixture.publisher.reader().snapshot());
+    let chain = ChainConfig::new("a", ChainKind::CosmosSdk);
+    table.fixture.publisher.set_chains(vec![chain]).unwrap();
+    table.observe();
+    let task = table.begin_one();
+    let answer = equal(&table.fixture.answer_to(&request("/state")).await);
+    table.end(task, answer);
     assert!(added.versions.newest().stale_since.is_some());
 }
