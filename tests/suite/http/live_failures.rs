@@ -9,16 +9,16 @@ use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::events::Events;
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
-use relayer_rest_tests::wait::until;
+use relayer_rest_tests::wait::{until, within};
+use serde_json::json;
 
 /// The headers of a response that is text.
 const TEXT: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
 
-/// Returns a component that responds with the text `fine`, and traps if the list of chains is
-/// empty.
-fn that_needs_a_chain() -> Vec<u8> {
-    component::of_module(
-        r#"(module
+/// Returns a component that responds with the text `fine`, or executes this instruction if the list
+/// of chains is empty.
+fn that_needs_a_chain(otherwise: &str) -> Vec<u8> {
+    let module = r#"(module
             (import "relayer:rest/chains@0.1.0" "ids" (func $ids (param i32)))
             (memory (export "memory") 4)
             (data (i32.const 64) "content-typetext/plainfine")
@@ -27,7 +27,7 @@ fn that_needs_a_chain() -> Vec<u8> {
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32) (result i32)
                 (call $ids (i32.const 128))
-                (if (i32.eqz (i32.load (i32.const 140))) (then unreachable))
+                (if (i32.eqz (i32.load (i32.const 140))) (then OTHERWISE))
                 (i32.store16 (i32.const 0) (i32.const 200))
                 (i32.store (i32.const 4) (i32.const 32))
                 (i32.store (i32.const 8) (i32.const 1))
@@ -37,15 +37,17 @@ fn that_needs_a_chain() -> Vec<u8> {
                 (i32.store (i32.const 44) (i32.const 10))
                 (i32.store (i32.const 12) (i32.const 86))
                 (i32.store (i32.const 16) (i32.const 4))
-                i32.const 0))"#,
-    )
+                i32.const 0))"#;
+    component::of_module(&module.replace("OTHERWISE", otherwise))
 }
 
-/// Starts a server with this component as an extension, and one chain.
-async fn server(window: Duration) -> TestServer {
+/// Starts a server with a component as an extension that executes this instruction without a chain,
+/// and one chain.
+async fn server(window: Duration, otherwise: &str) -> TestServer {
     let engine = engine(&patient()).with_grants(Grants::new(&["chains"]).unwrap());
     let policy = FailurePolicy { failures: 3, window, ..FailurePolicy::default() };
-    let tool = extension("/ext/tool", &engine, &that_needs_a_chain()).with_failure_policy(policy);
+    let tool = extension("/ext/tool", &engine, &that_needs_a_chain(otherwise));
+    let tool = tool.with_failure_policy(policy);
     let server = TestServer::builder().extension(tool).without_state().start().await;
     server.publisher.set_chains(vec![chain()]).unwrap();
     server
@@ -88,7 +90,7 @@ async fn trip(server: &TestServer, mount: &Mount) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_has_the_failure_the_open_circuit_and_the_recovery() {
-    let server = server(Duration::from_secs(1)).await;
+    let server = server(Duration::from_secs(1), "unreachable").await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let mut client = server.connect().await;
     let mut events = follow(&mut client).await;
@@ -105,7 +107,7 @@ async fn a_stream_has_the_failure_the_open_circuit_and_the_recovery() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_has_the_responses_of_the_module_that_replaces_a_failing_one() {
     // Neither the window nor the circuit ends during the test.
-    let server = server(Duration::from_hours(1)).await;
+    let server = server(Duration::from_hours(1), "unreachable").await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let mut client = server.connect().await;
     let mut events = follow(&mut client).await;
@@ -124,7 +126,7 @@ async fn a_stream_has_the_responses_of_the_module_that_replaces_a_failing_one() 
 /// A failed run says nothing about the relayer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failure_while_the_state_is_stale_is_not_confirmed() {
-    let server = server(Duration::from_hours(1)).await;
+    let server = server(Duration::from_hours(1), "unreachable").await;
     let mut client = server.connect().await;
     let mut events = follow(&mut client).await;
     let since = Instant::now();
@@ -136,6 +138,33 @@ async fn a_failure_while_the_state_is_stale_is_not_confirmed() {
     check(&mut events, "change", "fine").await;
     server.publisher.set_stale(None);
     check(&mut events, "confirmed", "{}").await;
+}
+
+/// At most four evaluations of a mount run at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_module_without_end_does_not_delay_the_events_of_other_mounts() {
+    let server = server(Duration::from_hours(1), "(loop (br 0))").await;
+    let runs = || server.registry.at("/ext/tool").unwrap().status().module().unwrap().runs;
+    let mut streams = Vec::new();
+    for number in 0..6 {
+        let mut client = server.connect().await;
+        let path = format!("/ext/tool/{number}");
+        let mut events = Events::open(&mut client, &path, &[]).await;
+        check(&mut events, "change", "fine").await;
+        streams.push((client, events));
+    }
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/chains", &[]).await;
+    events.next().await.unwrap();
+    let before = runs();
+    server.publisher.set_chains(Vec::new()).unwrap();
+    let event = within("the event", events.next()).await.unwrap();
+    assert_eq!(event.json()["result"], json!([]));
+    until("its evaluations begin", || runs() == before + 4).await;
+    server.publisher.set_chains(vec![chain()]).unwrap();
+    let event = within("the event", events.next()).await.unwrap();
+    assert_eq!(event.json()["result"][0], "a");
+    assert_eq!(runs(), before + 4, "more evaluations at once");
 }
 
 /// The requests of an entry may not all fail: the module may read more before it fails.
