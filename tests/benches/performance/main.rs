@@ -22,8 +22,10 @@
 //! | `fleet.rs` | latency and bytes for the replicas of a fleet |
 //! | `relayers.rs` | the served state |
 //! | `native.rs`, `servers.rs` | the baselines |
+//! | `cores.rs` | the cores of servers and loads |
 //! | `report.rs` | the table |
 
+mod cores;
 mod fleet;
 mod in_process;
 mod memory;

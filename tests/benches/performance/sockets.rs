@@ -1,7 +1,6 @@
 //! Hits and misses over sockets, against servers that do less.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,7 +20,6 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::load::{Load, Served};
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::server::{TestServer, engine};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -29,6 +27,7 @@ use tokio::runtime::Runtime;
 use tokio::time::sleep;
 use tokio_rustls::rustls::ClientConfig;
 
+use crate::cores::Cores;
 use crate::relayers::{self, PATHS};
 use crate::report::{Report, Target};
 use crate::servers;
@@ -161,8 +160,7 @@ pub(crate) fn measure_capsules(report: &mut Report, runtime: &Runtime) {
     }
 }
 
-/// Compares hits over TLS with those of bare hyper behind rustls, each on one core, and the
-/// load on the others.
+/// Compares hits over TLS with those of bare hyper behind rustls, with the load on other cores.
 pub(crate) fn measure_tls(report: &mut Report) {
     let authority = Authority::new();
     let issued = authority.issue("localhost");
@@ -173,8 +171,8 @@ pub(crate) fn measure_tls(report: &mut Report) {
     listen.tls = vec![CertificateConfig { certificate, key }];
     let client = ClientConfig::builder().with_root_certificates(authority.roots());
     let client = Arc::new(client.with_no_client_auth());
-    let servers = move || {
-        // Its threads have the core of this one.
+    let servers = || {
+        // Its threads have the cores of this one.
         let runtime = Runtime::new().unwrap();
         let plain = runtime.block_on(TestServer::builder().without_state().start());
         let ours = runtime.block_on(TestServer::builder().without_state().listen(listen).start());
@@ -185,29 +183,14 @@ pub(crate) fn measure_tls(report: &mut Report) {
         let bare = ["/version", "/chains", "/state"].map(|path| (path, bare(path)));
         (runtime, plain, ours, bare)
     };
-    let (_runtime, _plain, ours, bare) = on_cores(0..1, servers);
+    let (_runtime, _plain, ours, bare) = Cores::Server.run(servers);
     for (path, bare) in bare {
         let load = Load { tls: Some(Arc::clone(&client)), ..Load::new(path, ROUND) };
         let what = format!("hit on {path} with 700 workers over TLS, to bare hyper with rustls");
         let ours = ours.address;
-        let rounds = move || (0..TLS_ROUNDS).map(|_| (load.run(ours), load.run(bare))).collect();
-        add(report, &what, on_cores(1..CpuSet::MAX_CPU, rounds), Target::AtLeast(0.95));
+        let rounds = || (0..TLS_ROUNDS).map(|_| (load.run(ours), load.run(bare))).collect();
+        add(report, &what, Cores::Load.run(rounds), Target::AtLeast(0.95));
     }
-}
-
-/// Runs a function on a thread with these cores, as far as the process may use them; on a
-/// machine with one core with that one.
-fn on_cores<T: Send + 'static>(cores: Range<usize>, run: impl FnOnce() -> T + Send + 'static) -> T {
-    let all = sched_getaffinity(None).unwrap();
-    let usable = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core));
-    let mut wanted = CpuSet::new();
-    usable.skip(cores.start).take(cores.len()).for_each(|core| wanted.set(core));
-    let wanted = if wanted.count() == 0 { all } else { wanted };
-    let run = move || {
-        sched_setaffinity(None, &wanted).unwrap();
-        run()
-    };
-    thread::spawn(run).join().unwrap()
 }
 
 /// Reads the metrics each second.

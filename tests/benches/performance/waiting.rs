@@ -1,6 +1,6 @@
 //! Clients that wait for changes: memory for each event stream, the time until the last of
 //! 10,000 streams has a change, runs of modules, hits next to 10,000 streams, and the size of
-//! patches.
+//! patches. The server and its clients are on different cores.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -25,6 +25,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
+use crate::cores::Cores;
 use crate::in_process::{micros, ratio};
 use crate::relayers;
 use crate::report::{Report, Target};
@@ -57,10 +58,12 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let files = allowed_files();
     memory(report, runtime, MANY.min(files - OTHER_FILES));
     let streams = STREAMS.min((files - OTHER_FILES) / 2);
-    latency(report, runtime, streams);
-    runs(report, runtime, streams);
-    hits(report, runtime, streams);
-    patch(report, runtime);
+    Cores::Load.run(|| {
+        latency(report, streams);
+        runs(report, streams);
+        hits(report, streams);
+        patch(report);
+    });
 }
 
 /// Allows as many open files as are needed or possible, and returns their number.
@@ -162,12 +165,16 @@ fn limits() -> (HttpLimits, LiveLimits) {
     (http, live)
 }
 
-fn server(runtime: &Runtime) -> TestServer {
-    let (http, live) = limits();
-    let server = TestServer::builder().http(http).live(live).without_state();
-    let server = runtime.block_on(server.start());
-    relayers::fill(&server.publisher, 700);
-    server
+/// Starts a server with a runtime of its own.
+fn server() -> (Runtime, TestServer) {
+    Cores::Server.run(|| {
+        let (http, live) = limits();
+        let runtime = Runtime::new().unwrap();
+        let server = TestServer::builder().http(http).live(live).without_state();
+        let server = runtime.block_on(server.start());
+        relayers::fill(&server.publisher, 700);
+        (runtime, server)
+    })
 }
 
 /// Publishes another maximum of gas for the first `count` chains, whose bodies have 1 KB.
@@ -205,8 +212,8 @@ fn memory(report: &mut Report, runtime: &Runtime, count: usize) {
     report.add(what, (mib(all), mib(MAX_MEMORY)), ratio, Target::AtMost(1.0));
 }
 
-fn latency(report: &mut Report, runtime: &Runtime, count: usize) {
-    let server = server(runtime);
+fn latency(report: &mut Report, count: usize) {
+    let (runtime, server) = server();
     let path = "/chain/chain-00".to_owned();
     change(&server.publisher, 1, 0);
     let size = runtime.block_on(server.get(&path)).body.len();
@@ -224,17 +231,19 @@ fn latency(report: &mut Report, runtime: &Runtime, count: usize) {
     let mut bare = bare_writes(count, size);
     let [(p50, p99), (bare_p50, bare_p99)] =
         [&mut times, &mut bare].map(|times| (quantile(times, 0.5), quantile(times, 0.99)));
-    let what = format!("change of {size} bytes, to the last of {count} streams, p99");
+    let cores = Cores::Server.count();
+    let what =
+        format!("change of {size} bytes, to the last of {count} streams from {cores} cores, p99");
     let shown = |p99, p50| format!("{} (p50 {})", micros(p99), micros(p50));
     let [measured, bare] = [shown(p99, p50), shown(bare_p99, bare_p50)];
     let values = (measured.clone(), micros(MAX_TIME));
     report.add(what, values, ratio(p99, MAX_TIME), Target::AtMost(1.0));
-    let what = format!("the same, to writes of two threads to {count} bare sockets, p50");
+    let what = format!("the same, to writes to {count} bare sockets from as many cores, p50");
     report.add(what, (measured, bare), ratio(p50, bare_p50), Target::None);
 }
 
-/// Measures the time until the same clients have read an event of this size that two threads
-/// write to their sockets.
+/// Measures the time until the same clients have read an event of this size that a thread on each
+/// core of the server writes to their sockets.
 fn bare_writes(count: usize, size: usize) -> Vec<Duration> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -259,15 +268,17 @@ fn bare_writes(count: usize, size: usize) -> Vec<Duration> {
     for turn in 1..=CHANGES {
         thread::sleep(LiveLimits::default().min_interval * 2);
         let start = Instant::now();
-        thread::scope(|scope| {
-            for half in accepted.chunks_mut(count.div_ceil(2)) {
-                let event = event.as_bytes();
-                scope.spawn(move || {
-                    for stream in half {
-                        stream.write_all(event).unwrap();
-                    }
-                });
-            }
+        let event = event.as_bytes();
+        Cores::Server.run(|| {
+            thread::scope(|scope| {
+                for part in accepted.chunks_mut(count.div_ceil(Cores::Server.count())) {
+                    scope.spawn(move || {
+                        for stream in part {
+                            stream.write_all(event).unwrap();
+                        }
+                    });
+                }
+            });
         });
         streams.wait(count * (turn + 1));
         times.push(start.elapsed());
@@ -275,8 +286,8 @@ fn bare_writes(count: usize, size: usize) -> Vec<Duration> {
     times
 }
 
-fn runs(report: &mut Report, runtime: &Runtime, count: usize) {
-    let server = server(runtime);
+fn runs(report: &mut Report, count: usize) {
+    let (_runtime, server) = server();
     let paths = (0..count).map(|number| format!("/chain/chain-0{}", number % 4)).collect();
     let streams = Streams::open(server.address, paths);
     for worker in 1_000_000..1_000_100 {
@@ -297,14 +308,14 @@ fn runs(report: &mut Report, runtime: &Runtime, count: usize) {
 
 /// Compares a load next to streams of 40 chains, one of which changes ten times a second, with
 /// a load without streams and changes; and next to streams that all get these changes.
-fn hits(report: &mut Report, runtime: &Runtime, count: usize) {
-    let quiet = server(runtime);
+fn hits(report: &mut Report, count: usize) {
+    let (_quiet_runtime, quiet) = server();
     let load = Load::new("/state", HIT_TIME);
     for (what, chains, target) in [
         ("of 40 keys, one changed 10 times a second", 40, Target::AtLeast(0.9)),
         ("of one key, changed 10 times a second", 1, Target::AtLeast(0.9)),
     ] {
-        let server = server(runtime);
+        let (_runtime, server) = server();
         let path = |number| format!("/chain/chain-{:02}", number % chains);
         let streams = Streams::open(server.address, (0..count).map(path).collect());
         let rounds = (0..HIT_ROUNDS).map(|_| {
@@ -336,8 +347,8 @@ fn while_changing(publisher: &StatePublisher, run: impl FnOnce() -> Served) -> S
     })
 }
 
-fn patch(report: &mut Report, runtime: &Runtime) {
-    let server = server(runtime);
+fn patch(report: &mut Report) {
+    let (runtime, server) = server();
     relayers::fill(&server.publisher, 5_000);
     let (patch, whole) = runtime.block_on(async {
         let mut client = server.connect().await;
