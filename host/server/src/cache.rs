@@ -42,6 +42,7 @@ use local::LocalCopies;
 pub(crate) use local::release_unused as release_unused_copies;
 pub(crate) use local::{Hit, MAX_COPY};
 pub use recorded::RecordedResponse;
+pub(crate) use recorded::request_size;
 use relayer_rest_sandbox::{CallError, GuestRequest, GuestResponse, Module, RunPermit};
 use relayer_rest_state::{Generation, Snapshot, StateReader};
 use tap::Tap;
@@ -256,7 +257,11 @@ impl ResponseCache {
     /// Caches a module's response under its request, and replaces any older one.
     pub fn insert(&self, module: &Module, response: &Arc<RecordedResponse>) {
         if let Some(storage) = &self.storage {
-            storage.entries.insert(module.digest(), RequestRef::from(response.request()), response);
+            storage.entries.insert(
+                module.digest(),
+                RequestRef::from(&**response.request()),
+                response,
+            );
         }
     }
 

@@ -25,20 +25,26 @@ use http::HeaderValue;
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use relayer_rest_common::priority;
 use relayer_rest_common::text::for_log;
-use relayer_rest_sandbox::{Capsule, Module, Recorder, Redaction, Run, RunRecord, RunRecorder};
+use relayer_rest_sandbox::{
+    Capsule, GuestRequest, Module, Recorder, Redaction, Run, RunRecord, RunRecorder,
+};
 use relayer_rest_state::Snapshot;
 use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use crate::cache::RecordedResponse;
+use crate::cache::{RecordedResponse, request_size};
 use folder::{Folder, NewCapsule, is_bundled};
-use recent::{Inputs, Recent, RecentList, RecentRequest};
+use recent::{Recent, RecentList, RecentRequest};
 pub use settings::{CapsulesConfig, RedactedHeaders};
 
 /// The maximum number of failed requests that wait for their files. Further ones are dropped,
 /// and counted.
 const MAX_WAITING: usize = 64;
+
+/// The maximum size of their requests and of the bodies of their responses, in bytes.
+const MAX_WAITING_SIZE: usize = 64 << 20;
 
 /// Keeps capsules of failed requests.
 #[derive(Debug)]
@@ -50,10 +56,12 @@ pub struct Capsules {
 }
 
 /// The failed requests that wait for their files.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Failures {
     /// `None` after the end.
     queue: Mutex<Option<SyncSender<Failure>>>,
+    /// A permit for each byte.
+    room: Arc<Semaphore>,
     tally: CapsuleTally,
 }
 
@@ -78,9 +86,9 @@ pub struct CapsulesError {
 /// The reason why there is no capsule of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CapsuleRequestError {
-    /// The request is too old, or shared the run of another one.
+    /// The request is too old or too large, or shared the run of another one.
     #[error(
-        "request {0}: not among the recent ones of this server, or it shared the run of another; repeat it, and take the value of x-request-id"
+        "request {0}: not among the recent ones of this server, larger than 1 MiB, or it shared the run of another; repeat it, and take the value of x-request-id"
     )]
     Unknown(String),
     /// The run cannot be repeated.
@@ -94,6 +102,7 @@ struct Failure {
     id: HeaderValue,
     time: SystemTime,
     run: RunRecord,
+    _room: OwnedSemaphorePermit,
 }
 
 /// Keeps the failed runs of a request.
@@ -127,7 +136,7 @@ impl Capsules {
         let run = move || writer.run(&failures);
         let writer = Builder::new().name("capsules".to_owned()).spawn(run).map_err(error)?;
         info!(folder = %path.display(), "capsules of failed requests are kept");
-        let failures = Arc::new(Failures { queue: Mutex::new(Some(queue)), tally });
+        let failures = Arc::new(Failures::new(Some(queue), tally));
         let recent = Recent::new(&failures);
         let writer = Mutex::new(Some(writer));
         Ok(Some(Arc::new(Self { failures, writer, redaction, recent })))
@@ -157,7 +166,7 @@ impl Capsules {
             id: id.clone(),
             time: SystemTime::now(),
             module: module.clone(),
-            inputs: Inputs::Cached(Arc::clone(response)),
+            request: Arc::clone(response.request()),
             snapshot: Arc::clone(snapshot),
         });
     }
@@ -168,9 +177,9 @@ impl Capsules {
     /// Returns an error if the request is not known, or if its run cannot be repeated.
     pub async fn capsule(&self, id: &str) -> Result<Vec<u8>, CapsuleRequestError> {
         let recent = self.recent.find(id);
-        let RecentRequest { time, module, inputs, snapshot, .. } =
+        let RecentRequest { time, module, request, snapshot, .. } =
             recent.ok_or_else(|| CapsuleRequestError::Unknown(for_log(id)))?;
-        let request = inputs.to_request();
+        let request = GuestRequest { recorder: None, ..(*request).clone() };
         let run = async move {
             let run = RunRecord::from_run(&module.afresh(), request, snapshot).await;
             run.map_err(|error| CapsuleRequestError::Failed(error.to_string()))
@@ -196,13 +205,24 @@ impl Capsules {
 }
 
 impl Failures {
+    fn new(queue: Option<SyncSender<Failure>>, tally: CapsuleTally) -> Self {
+        Self { queue: Mutex::new(queue), room: Arc::new(Semaphore::new(MAX_WAITING_SIZE)), tally }
+    }
+
     fn end(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    fn keep(&self, failure: Failure) {
+    fn keep(&self, id: HeaderValue, time: SystemTime, run: &Run<'_>) {
+        let body = run.result.map_or(0, |response| response.body().len());
+        let size = u32::try_from(request_size(run.request) + body).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(size);
+        let Some(run) = run.to_record() else { return };
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.as_ref().is_some_and(|queue| queue.try_send(failure).is_err()) {
+        let Some(queue) = &*queue else { return };
+        let is_kept =
+            room.is_ok_and(|room| queue.try_send(Failure { id, time, run, _room: room }).is_ok());
+        if !is_kept {
             self.tally.0.dropped.fetch_add(1, Relaxed);
         }
     }
@@ -232,13 +252,11 @@ impl RunRecorder for FailureRecorder {
             id: id.clone(),
             time,
             module: run.module.clone(),
-            inputs: Inputs::Request(Arc::clone(run.request)),
+            request: Arc::clone(run.request),
             snapshot: Arc::clone(run.snapshot),
         });
-        if run.is_failure()
-            && let Some(run) = run.to_record()
-        {
-            recent.failures.keep(Failure { id, time, run });
+        if run.is_failure() {
+            recent.failures.keep(id, time, run);
         }
     }
 }
@@ -254,7 +272,7 @@ struct Writer {
 impl Writer {
     fn run(mut self, failures: &Receiver<Failure>) {
         priority::lower_thread();
-        for Failure { id, time, run } in failures {
+        for Failure { id, time, run, _room } in failures {
             let id = id.to_str().unwrap_or_default();
             let module = run.module().digest();
             let component = run.module().component().filter(|_| !is_bundled(module));
@@ -278,5 +296,48 @@ impl Writer {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CapsuleTally, Failures, MAX_WAITING, MAX_WAITING_SIZE};
+    use bytes::Bytes;
+    use http::{HeaderMap, HeaderValue, Method, Response};
+    use relayer_rest_sandbox::{GuestRequest, ReadSet, Run};
+    use relayer_rest_state::StatePublisher;
+    use std::sync::Arc;
+    use std::sync::mpsc::sync_channel;
+    use std::time::SystemTime;
+
+    #[test]
+    fn failures_that_wait_are_bounded() {
+        let module = crate::registry::test_module(0);
+        let snapshot = StatePublisher::new().reader().snapshot();
+        let (queue, waiting) = sync_channel(MAX_WAITING);
+        let failures = Failures::new(Some(queue), CapsuleTally::default());
+        let keep = |body: &Bytes| {
+            let request = GuestRequest::new(Method::GET, "/".parse().unwrap(), HeaderMap::new());
+            let mut response = Response::new(body.clone());
+            *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+            let run = Run {
+                module: &module,
+                request: &Arc::new(request),
+                snapshot: &snapshot,
+                reads: &ReadSet::default(),
+                is_background: false,
+                commands: &[],
+                result: Ok(&response),
+            };
+            failures.keep(HeaderValue::from(1), SystemTime::now(), &run);
+        };
+        let half = Bytes::from(vec![0; MAX_WAITING_SIZE / 2]);
+        keep(&half);
+        keep(&half);
+        assert_eq!((waiting.try_iter().count(), failures.tally.dropped()), (1, 1));
+        // The first has its file.
+        keep(&half);
+        (0..MAX_WAITING).for_each(|_| keep(&Bytes::new()));
+        assert_eq!((waiting.try_iter().count(), failures.tally.dropped()), (MAX_WAITING, 2));
     }
 }

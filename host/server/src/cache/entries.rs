@@ -214,7 +214,7 @@ impl Entries {
     pub(super) fn add(&self, module: Digest, stats: &mut Vec<RequestStats>) {
         stats.extend(self.cache.iter().filter_map(|(key, entry)| match entry {
             Entry::Response(response) if key.module() == module => Some(RequestStats {
-                request: Arc::new(response.request().clone()),
+                request: Arc::clone(response.request()),
                 hits: response.hits(),
                 response: Some(response),
             }),

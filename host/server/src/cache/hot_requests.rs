@@ -50,11 +50,11 @@ impl HotRequests {
         if request.target.as_str().len() > MAX_TARGET || request.headers.len() > MAX_HEADERS {
             return;
         }
-        let key = CacheKeyRef::new(module, RequestRef::from(request));
+        let key = CacheKeyRef::new(module, RequestRef::from(&**request));
         if let Some(counted) = self.0.get(&key) {
             counted.times.fetch_add(1, Relaxed);
         } else {
-            let request = Arc::new(request.clone());
+            let request = Arc::clone(request);
             self.0.insert(key.key(), Arc::new(Entry { request, times: AtomicU64::new(1) }));
         }
     }

@@ -13,7 +13,7 @@ use crate::response::{CompressionPermits, Response, headers_size};
 /// A response, its recorded request, and its hits.
 #[derive(Debug)]
 pub struct RecordedResponse {
-    request: GuestRequest,
+    request: Arc<GuestRequest>,
     route: Option<Arc<Route>>,
     hits: AtomicU64,
     response: Response,
@@ -29,7 +29,7 @@ impl RecordedResponse {
         generation: Generation,
         permits: &CompressionPermits,
     ) -> Self {
-        let request = request_ref.recorded(&response.reads);
+        let request = Arc::new(request_ref.recorded(&response.reads));
         let route = module.openapi().and_then(|openapi| openapi.route(request_ref.path)).cloned();
         let response = Response::new(module, request_ref.method, response, generation, permits);
         Self { request, route, hits: AtomicU64::new(1), response }
@@ -38,7 +38,7 @@ impl RecordedResponse {
     /// Returns the request with only the headers that were read, and with the query only
     /// if it was read.
     #[must_use]
-    pub fn request(&self) -> &GuestRequest {
+    pub fn request(&self) -> &Arc<GuestRequest> {
         &self.request
     }
 
@@ -69,9 +69,15 @@ impl RecordedResponse {
     /// Returns the maximum size in bytes, with the request and all encodings.
     #[must_use]
     pub(super) fn size(&self) -> usize {
-        let request = headers_size(&self.request.headers) + self.request.target.as_str().len();
-        size_of::<Self>() - size_of::<Response>() + request + self.response.size()
+        let own = size_of::<Self>() - size_of::<Response>();
+        own + request_size(&self.request) + self.response.size()
     }
+}
+
+/// Returns the size of a request in memory, in bytes.
+pub(crate) fn request_size(request: &GuestRequest) -> usize {
+    let GuestRequest { target, headers, body, .. } = request;
+    size_of::<GuestRequest>() + target.as_str().len() + headers_size(headers) + body.len()
 }
 
 impl Deref for RecordedResponse {

@@ -1,4 +1,4 @@
-//! The newest requests, with references to their inputs, for capsules on demand.
+//! The newest requests, with references to the inputs of their responses, for capsules on demand.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,13 +11,16 @@ use relayer_rest_sandbox::{GuestRequest, Module};
 use relayer_rest_state::Snapshot;
 
 use super::Failures;
-use crate::cache::RecordedResponse;
+use crate::cache::request_size;
 
 /// The number of lists. Each thread uses one of them, which it seldom shares.
 const LISTS: usize = 16;
 
 /// The number of requests in a list.
 const MAX_REQUESTS: usize = 64;
+
+/// The maximum size of the requests in a list, in bytes.
+const MAX_SIZE: usize = 1 << 20;
 
 /// The number of different snapshots in a list: one that no longer is the current one takes
 /// memory of its own.
@@ -38,6 +41,8 @@ pub(super) struct RecentList {
 struct List {
     /// The oldest first.
     requests: VecDeque<RecentRequest>,
+    /// The size of the requests, in bytes.
+    size: usize,
     /// The number of groups of successive requests with one snapshot.
     snapshots: usize,
 }
@@ -48,26 +53,10 @@ pub(crate) struct RecentRequest {
     pub(crate) id: HeaderValue,
     pub(crate) time: SystemTime,
     pub(crate) module: Module,
-    pub(crate) inputs: Inputs,
+    /// The request as its module gets it, or the part of it that a cached response was derived
+    /// from.
+    pub(crate) request: Arc<GuestRequest>,
     pub(crate) snapshot: Arc<Snapshot>,
-}
-
-/// The request as its module gets it, or a cached response, with the part of the request that it
-/// was derived from.
-#[derive(Debug, Clone)]
-pub(crate) enum Inputs {
-    Request(Arc<GuestRequest>),
-    Cached(Arc<RecordedResponse>),
-}
-
-impl Inputs {
-    /// Returns the request that repeats the run.
-    pub(super) fn to_request(&self) -> GuestRequest {
-        match self {
-            Self::Request(request) => GuestRequest { recorder: None, ..(**request).clone() },
-            Self::Cached(response) => response.request().clone(),
-        }
-    }
 }
 
 impl Recent {
@@ -111,18 +100,25 @@ impl List {
     fn push(&mut self, request: RecentRequest) {
         let is_same = |other: &RecentRequest| Arc::ptr_eq(&other.snapshot, &request.snapshot);
         self.snapshots += usize::from(!self.requests.back().is_some_and(is_same));
+        self.size += request_size(&request.request);
         self.requests.push_back(request);
-        while self.requests.len() > MAX_REQUESTS || self.snapshots > MAX_SNAPSHOTS {
+        while self.requests.len() > MAX_REQUESTS
+            || self.size > MAX_SIZE
+            || self.snapshots > MAX_SNAPSHOTS
+        {
             let Some(oldest) = self.requests.pop_front() else { return };
             let is_same = |next: &RecentRequest| Arc::ptr_eq(&next.snapshot, &oldest.snapshot);
             self.snapshots -= usize::from(!self.requests.front().is_some_and(is_same));
+            self.size -= request_size(&oldest.request);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Inputs, LISTS, MAX_REQUESTS, MAX_SNAPSHOTS, Recent, RecentRequest};
+    use super::super::CapsuleTally;
+    use super::{Failures, LISTS, MAX_REQUESTS, MAX_SIZE, MAX_SNAPSHOTS, Recent, RecentRequest};
+    use bytes::Bytes;
     use http::{HeaderMap, HeaderValue, Method};
     use relayer_rest_sandbox::GuestRequest;
     use relayer_rest_state::StatePublisher;
@@ -133,18 +129,21 @@ mod tests {
     fn requests_and_snapshots_are_bounded() {
         let publisher = StatePublisher::new();
         let module = crate::registry::test_module(0);
-        let recent = Recent::new(&Arc::default());
-        let push = |number: usize| {
+        let failures = Failures::new(None, CapsuleTally::default());
+        let recent = Recent::new(&Arc::new(failures));
+        let push_with = |number: usize, body: Bytes| {
             let target = "/".parse().unwrap();
-            let request = GuestRequest::new(Method::GET, target, HeaderMap::new());
+            let request =
+                GuestRequest { body, ..GuestRequest::new(Method::GET, target, HeaderMap::new()) };
             recent.of_thread().push(RecentRequest {
                 id: HeaderValue::from(number),
                 time: UNIX_EPOCH + Duration::from_secs(number as u64),
                 module: module.clone(),
-                inputs: Inputs::Request(Arc::new(request)),
+                request: Arc::new(request),
                 snapshot: publisher.reader().snapshot(),
             });
         };
+        let push = |number| push_with(number, Bytes::new());
         let kept = || (0..200).filter(|number| recent.find(&number.to_string()).is_some()).count();
         (0..100).for_each(push);
         assert_eq!(kept(), MAX_REQUESTS);
@@ -153,6 +152,13 @@ mod tests {
             push(number);
         }
         assert_eq!(kept(), MAX_SNAPSHOTS);
+        let quarter = Bytes::from(vec![0; MAX_SIZE / 4]);
+        (110..120).for_each(|number| push_with(number, quarter.clone()));
+        assert_eq!(kept(), 3);
+        push_with(120, Bytes::from(vec![0; MAX_SIZE]));
+        assert_eq!(kept(), 0);
+        push(121);
+        assert_eq!(kept(), 1);
         assert!(recent.0.len() == LISTS && recent.find("0").is_none());
     }
 }

@@ -137,7 +137,7 @@ fn equal(answer: &Answer) -> Answer {
     let permits = CompressionPermits::default();
     let (module, generation) = (active.module(), before.generation());
     let response =
-        RecordedResponse::new(module, before.request().into(), response, generation, &permits);
+        RecordedResponse::new(module, (&**before.request()).into(), response, generation, &permits);
     Answer { outcome: Ok(Arc::new(response)), ..answer.clone() }
 }
 
