@@ -73,6 +73,7 @@ console.log(JSON.stringify([responses, missing, thrown, recorded]));
 /// The driver of a module in Python.
 const PYTHON: &str = r#"
 import json, sys
+from decimal import Decimal
 from handle import handle
 from sdk import Host, Response
 from sdk.testing import FakeHost, Request
@@ -107,6 +108,8 @@ for make in [
     lambda: Response.empty(200).with_header("a", 1),
     lambda: Response.text(None),
     lambda: Request.get("/?a=1").query_as("a", bool),
+    lambda: Request.get("/?a=b").query_as("a", Decimal),
+    lambda: Request.get("/?a=b").query_as("a", {"c": 1}.__getitem__),
     lambda: host.log("warning", "a"),
     lambda: FakeHost().with_worker("wallet"),
     lambda: FakeHost().with_worker("Wallet", chain="a"),
@@ -257,6 +260,8 @@ async fn a_module_in_python_responds_as_the_one_in_rust() {
         "a header's value is a str, not 1",
         "a body is a str or bytes, not None",
         "parameter a: '1' is not valid: neither true nor false",
+        "parameter a: 'b' is not valid: [<class 'decimal.ConversionSyntax'>]",
+        "parameter a: 'b' is not valid: 'b'",
         "level warning: expected trace, debug, info, warn, error",
         "kind wallet: not in the contract; expected Client, Channel, Connection, Packet, ",
         "name chain: not in the contract; expected chain_id",

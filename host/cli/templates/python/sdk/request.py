@@ -63,7 +63,8 @@ class Request:
     def query_as(self, name: str, parse: Callable[[str], T]) -> T | None:
         """Returns the value of a parameter after `parse`, such as `int`, or `None` if the
         query does not have the parameter. Raises `InvalidParameter` if `parse` raises a
-        `ValueError`."""
+        `ValueError`, an `ArithmeticError` as `Decimal` does, or a `LookupError` as the
+        names of an `Enum` do."""
         value = self.query(name)
         if value is None:
             return None
@@ -71,7 +72,7 @@ class Request:
         parse = _boolean if parse is bool else parse
         try:
             return parse(value)
-        except ValueError as error:
+        except (ValueError, ArithmeticError, LookupError) as error:
             raise InvalidParameter(name, f"'{value}' is not valid: {error}") from error
 
     def query_pairs(self) -> list[tuple[str, str]]:
