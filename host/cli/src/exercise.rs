@@ -78,9 +78,9 @@ struct RequestReport {
     response: Option<ResponseReport>,
     /// How the response differs from the expected one.
     failures: Vec<String>,
-    /// Whether the response is shown even if it is as expected.
+    /// Whether its author expects a response. The others are shown.
     #[serde(skip)]
-    is_shown: bool,
+    has_expectation: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -92,12 +92,18 @@ struct ResponseReport {
 }
 
 /// Requests the routes of a module, and returns the result with the verdict on its OpenAPI
-/// document, if it has one. The requests of the author are sent on the given state.
+/// document, if it has one. Requests without an expected response are sent on the given state, and
+/// the others on the sample's, for which authors expect responses.
 pub(super) async fn exercise(
     module: &Module,
     requests: &AuthorRequests,
-    snapshot: &Arc<Snapshot>,
+    present: &Arc<Snapshot>,
 ) -> (Exercise, Option<RuleVerdict>) {
+    let sample = sample_state();
+    let state = |request: &AuthorRequest| {
+        if request.expected.is_some() { &sample } else { present }
+    };
+    let requests: Vec<_> = requests.iter().map(|request| (request, state(request))).collect();
     let mut exchanges: Vec<Exchange> = Vec::new();
     let mut verdict = None;
     if let Some(openapi) = module.openapi() {
@@ -107,7 +113,7 @@ pub(super) async fn exercise(
         exchanges.extend(recorded.map(Exchange::from_recorded));
     }
     let mut reports = Vec::new();
-    for request in requests.iter() {
+    for (request, snapshot) in &requests {
         let report = send(module, request, snapshot).await;
         exchanges.push(report.exchange());
         reports.push(report);
@@ -118,7 +124,7 @@ pub(super) async fn exercise(
     let exercise = Exercise {
         undeclared: undeclared.collect(),
         has_document: routes.is_some(),
-        volatile: volatile::find_all(module, requests, &exchanges, snapshot).await,
+        volatile: volatile::find_all(module, &requests, &exchanges, &sample).await,
         routes: routes.unwrap_or_default(),
         requests: reports,
     };
@@ -140,7 +146,7 @@ fn undeclared(
     reports.iter().filter_map(of_report)
 }
 
-/// Returns the state of the sample, for which authors expect responses.
+/// Returns the state of the sample.
 pub(super) fn sample_state() -> Arc<Snapshot> {
     let publisher = StatePublisher::new();
     sample(&publisher);
@@ -156,7 +162,7 @@ async fn send(module: &Module, request: &AuthorRequest, snapshot: &Arc<Snapshot>
         origin: request.origin.clone(),
         response: None,
         failures: Vec::new(),
-        is_shown: request.expected.is_none(),
+        has_expectation: request.expected.is_some(),
     };
     let (outcome, _) = conformance::run_request(module, &request.request, snapshot).await;
     match outcome {
@@ -189,7 +195,7 @@ impl RequestReport {
         Exchange {
             request: self.request.clone(),
             status: self.response.as_ref().map(|response| response.status),
-            is_expected: self.failures.is_empty(),
+            is_expected: self.has_expectation && self.failures.is_empty(),
         }
     }
 }

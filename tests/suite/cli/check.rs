@@ -319,7 +319,11 @@ async fn declared_routes_that_were_not_exercised_are_listed() {
         assert!(checked.stdout.contains(line), "{line}: {}", checked.stdout);
     }
 
-    // A request by its author exercises a route.
+    // An error exercises a route only if its author expects it.
+    let checked = check(&["--dialect", "any", "--ask", "/worker/7", &file]).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    let line = "\nnot exercised GET /worker/{id}               GET /worker/ibc-0: 404\n";
+    assert!(checked.stdout.contains(line), "{}", checked.stdout);
     folder.write("requests.http", "GET /worker/7\n# @expect status 404\n");
     let args = ["--dialect", "any", "--json", "--ask", "POST /a", "--ask", "/a", &file];
     let report: Value = serde_json::from_str(&check(&args).await.stdout).unwrap();
@@ -334,6 +338,34 @@ async fn declared_routes_that_were_not_exercised_are_listed() {
         "route": "GET /worker/{id}", "exercised": true, "request": "GET /worker/7", "status": 404,
     });
     assert_eq!(routes[2], of_worker);
+}
+
+#[tokio::test]
+async fn a_response_that_the_module_does_not_declare_fails_also_without_an_expectation() {
+    let folder = Folder::new();
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": {"/a": {"post": {"responses": {"200": {"description": "Fine"}}}}},
+    });
+    let module = component::of_response(404, &[], b"");
+    let module = component::with_document(module, document.to_string().as_bytes());
+    let file = folder.write("a.wasm", module);
+    let checked = check(&["--dialect", "any", "--ask", "POST /a", &file]).await;
+    assert_eq!(checked.status, Some(1), "{}", checked.stdout);
+    let line = "\nFAILED POST /a                        404  (--ask)\n       ";
+    assert!(checked.stdout.contains(line), "{}", checked.stdout);
+}
+
+#[tokio::test]
+async fn expected_responses_are_those_of_the_sample_and_ask_shows_those_of_an_operator() {
+    let folder = Folder::new();
+    let module = folder.write("a.wasm", DEFAULT_MODULE);
+    folder.write("requests.http", "GET /chains\n# @expect body \"ibc-0\"\n");
+    let config = folder.write("config.toml", include_str!("../../fixtures/operator.toml"));
+    let checked = check(&["--relayer-config", &config, "--ask", "/chains", &module]).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    let asked = checked.stdout.split("(--ask)").nth(1).unwrap();
+    assert!(asked.contains(r#""result":["osmosis-1","#), "{asked}");
 }
 
 #[tokio::test]

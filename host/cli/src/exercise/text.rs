@@ -91,13 +91,13 @@ impl Exercise {
 }
 
 fn request(report: &RequestReport) -> Vec<String> {
-    let RequestReport { request, name, origin, response, failures, is_shown } = report;
+    let RequestReport { request, name, origin, response, failures, has_expectation } = report;
     let mark = if failures.is_empty() { "ok    " } else { "FAILED" };
     let status = response.as_ref().map_or("-".to_owned(), |response| response.status.to_string());
     let name = name.as_ref().map(|name| format!("{}, ", truncate(name))).unwrap_or_default();
     let mut lines = vec![format!("{mark} {:<30} {status}  ({name}{origin})", truncate(request))];
     lines.extend(failures.iter().map(|failure| format!("       {failure}")));
-    if let (true, Some(response)) = (is_shown, response) {
+    if let (false, Some(response)) = (has_expectation, response) {
         let indented = |line: String| format!("       {line}").trim_end().to_owned();
         lines.extend(shown(response).into_iter().map(indented));
     }

@@ -12,7 +12,7 @@ use relayer_rest_sandbox::{GuestRequest, Module, StateValue};
 use relayer_rest_state::Snapshot;
 use serde::Serialize;
 
-use super::requests::AuthorRequests;
+use super::requests::AuthorRequest;
 use super::routes::Exchange;
 
 /// The times after which nothing else than the times of the publication has changed.
@@ -72,23 +72,23 @@ impl Volatile {
     }
 }
 
-/// Returns the responses that change with each publication of the state, among those to GET that
-/// were a success.
+/// Returns the responses that change with each publication of the state: of those to the requests
+/// of the author, with their states, and of the other ones to GET that were a success, on the sample's.
 pub(super) async fn find_all(
     module: &Module,
-    requests: &AuthorRequests,
+    requests: &[(&AuthorRequest, &Arc<Snapshot>)],
     exchanges: &[Exchange],
-    snapshot: &Arc<Snapshot>,
+    sample: &Arc<Snapshot>,
 ) -> Vec<Volatile> {
-    let own = requests.iter().map(|request| Arc::clone(&request.request));
+    let own = requests.iter().map(|(request, state)| (Arc::clone(&request.request), *state));
     let targets = exchanges.iter().filter_map(Exchange::successful_target);
     let targets: BTreeSet<&str> = targets.collect();
     let declared = targets.into_iter().filter_map(|target| {
         let target = PathAndQuery::try_from(target).ok()?;
-        Some(Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new())))
+        Some((Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new())), sample))
     });
     let mut found: Vec<Volatile> = Vec::new();
-    for request in own.filter(|request| request.method == Method::GET).chain(declared) {
+    for (request, snapshot) in own.filter(|(own, _)| own.method == Method::GET).chain(declared) {
         let volatile = Volatile::find(module, &request, snapshot).await;
         let is_new = |volatile: &Volatile| found.iter().all(|known| !known.is_of(volatile));
         found.extend(volatile.filter(is_new));
