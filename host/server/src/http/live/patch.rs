@@ -1,160 +1,263 @@
 //! The difference between two JSON documents, as a patch.
 //!
 //! It is a JSON Patch (RFC 6902), which is an array, or a JSON Merge Patch (RFC 7386), which
-//! is an object here: the shorter one of the two.
+//! is an object here: the shorter one of the two. The documents are compared level by level, and
+//! only parts whose texts differ are parsed. Values are copied as texts, so that numbers keep their
+//! digits.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 
-use serde_json::{Map, Number, Value};
+use serde_json::value::RawValue;
 
-/// The numbers that a floating-point number represents exactly end here.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+/// The depth from which on values are compared as texts.
+const MAX_DEPTH: usize = 128;
 
-/// Returns the patch from a document to another one; `None` if one of them is not JSON, or has
-/// numbers that cannot be compared.
+/// The memory of an item of an array and of a member of an object at most, in bytes.
+const ITEM: usize = 40;
+const MEMBER: usize = 136;
+
+/// A value, parsed to one level.
+enum Level<'a> {
+    Object(Members<'a>),
+    Array(Vec<&'a RawValue>),
+    Other,
+}
+
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Returns the memory that it takes at most to compare two documents, in bytes.
+pub(super) fn memory(before: &[u8], now: &[u8]) -> usize {
+    let of_document = |text: &[u8]| {
+        let nodes = text.iter().map(|byte| match byte {
+            b',' | b'[' | b'{' => ITEM,
+            b':' => MEMBER,
+            _ => 0,
+        });
+        nodes.sum::<usize>()
+    };
+    // The patches are shorter than the second one.
+    of_document(before) + of_document(now) + now.len()
+}
+
+/// Returns the patch from a document to another one, if it is shorter than half of that. Returns
+/// `None` as well if one of them is not JSON.
 pub(super) fn between(before: &[u8], now: &[u8]) -> Option<String> {
-    let before: Value = serde_json::from_slice(before).ok()?;
-    let now: Value = serde_json::from_slice(now).ok()?;
-    if !is_exact(&before) || !is_exact(&now) {
-        return None;
+    let most = (now.len() / 2).checked_sub(1)?;
+    let before: &RawValue = serde_json::from_slice(before).ok()?;
+    let now: &RawValue = serde_json::from_slice(now).ok()?;
+    let patches = [json_patch(before, now, most), merge_patch(before, now, most)];
+    // The first of equal ones is the JSON Patch.
+    patches.into_iter().flatten().min_by_key(String::len)
+}
+
+/// A text with a maximum length.
+struct Text {
+    text: String,
+    most: usize,
+}
+
+impl Text {
+    /// Adds a part; returns `None` if the text becomes too long.
+    fn add(&mut self, part: &str) -> Option<()> {
+        if self.text.len() + part.len() > self.most {
+            return None;
+        }
+        self.text.push_str(part);
+        Some(())
     }
-    let mut operations = Operations::default();
-    operations.add_difference(&before, &now);
-    let patch = format!("[{}]", operations.list.join(","));
-    let merge = match (&before, &now) {
-        (Value::Object(before), Value::Object(now)) => merge_patch(before, now),
-        _ => None,
-    };
-    let merge = merge.map(|merge| Value::Object(merge).to_string());
-    match merge {
-        Some(merge) if merge.len() < patch.len() => Some(merge),
-        _ => Some(patch),
+
+    fn add_string(&mut self, string: &str) -> Option<()> {
+        self.add(&serde_json::to_string(string).ok()?)
     }
 }
 
-/// Returns whether all numbers are represented exactly.
-fn is_exact(value: &Value) -> bool {
-    let is_exact_number = |number: &Number| {
-        !number.is_f64() || number.as_f64().is_some_and(|it| it.abs() < MAX_EXACT)
-    };
-    match value {
-        Value::Number(number) => is_exact_number(number),
-        Value::Array(items) => items.iter().all(is_exact),
-        Value::Object(members) => members.values().all(is_exact),
-        Value::Null | Value::Bool(_) | Value::String(_) => true,
+impl<'a> Level<'a> {
+    /// Parses a value; returns `None` if a name is not a text.
+    fn of(value: &'a RawValue, depth: usize) -> Option<Self> {
+        let text = value.get();
+        if depth > MAX_DEPTH {
+            return Some(Self::Other);
+        }
+        if text.starts_with('{') {
+            return serde_json::from_str(text).ok().map(Self::Object);
+        }
+        if text.starts_with('[') {
+            return serde_json::from_str(text).ok().map(Self::Array);
+        }
+        Some(Self::Other)
     }
 }
 
-/// The operations of a JSON Patch so far, and the place in the document.
-#[derive(Default)]
+fn is_same(one: &RawValue, other: &RawValue) -> bool {
+    one.get() == other.get()
+}
+
+/// Returns the JSON Patch, unless it is too long.
+fn json_patch(before: &RawValue, now: &RawValue, most: usize) -> Option<String> {
+    let text = Text { text: String::new(), most };
+    let mut operations = Operations { text, path: String::new(), depth: 0 };
+    operations.text.add("[")?;
+    operations.add_difference(before, now)?;
+    operations.text.add("]")?;
+    Some(operations.text.text)
+}
+
+/// The operations of a JSON Patch so far, and the place in the document. Each operation has its
+/// whole path, so a patch could be far longer than the documents.
 struct Operations {
-    list: Vec<String>,
+    text: Text,
     path: String,
+    depth: usize,
 }
 
 impl Operations {
-    fn add_difference(&mut self, before: &Value, now: &Value) {
-        match (before, now) {
-            _ if before == now => {}
-            (Value::Object(before), Value::Object(now)) => {
-                self.add_difference_of_objects(before, now);
-            }
-            (Value::Array(before), Value::Array(now)) => self.add_difference_of_arrays(before, now),
+    fn add_difference(&mut self, before: &RawValue, now: &RawValue) -> Option<()> {
+        if is_same(before, now) {
+            return Some(());
+        }
+        match (Level::of(before, self.depth)?, Level::of(now, self.depth)?) {
+            (Level::Object(before), Level::Object(now)) => self.add_members(&before, &now),
+            (Level::Array(before), Level::Array(now)) => self.add_items(&before, &now),
             _ => self.add("replace", Some(now)),
         }
     }
 
-    fn add_difference_of_objects(&mut self, before: &Map<String, Value>, now: &Map<String, Value>) {
+    fn add_members(&mut self, before: &Members<'_>, now: &Members<'_>) -> Option<()> {
         for name in before.keys().filter(|name| !now.contains_key(*name)) {
-            self.at(name, |this| this.add("remove", None));
+            self.at(name, |this| this.add("remove", None))?;
         }
         for (name, value) in now {
             self.at(name, |this| match before.get(name) {
                 Some(before) => this.add_difference(before, value),
                 None => this.add("add", Some(value)),
-            });
+            })?;
         }
+        Some(())
     }
 
     /// Adds the difference of two arrays between their equal starts and ends.
-    fn add_difference_of_arrays(&mut self, before: &[Value], now: &[Value]) {
-        let start = before.iter().zip(now).take_while(|(before, now)| before == now).count();
+    fn add_items(&mut self, before: &[&RawValue], now: &[&RawValue]) -> Option<()> {
+        let is_same_pair = |(before, now): &(&&RawValue, &&RawValue)| is_same(before, now);
+        let start = before.iter().zip(now).take_while(is_same_pair).count();
         let (before, now) = (&before[start..], &now[start..]);
-        let ends = before.iter().rev().zip(now.iter().rev());
-        let end = ends.take_while(|(before, now)| before == now).count();
+        let end = before.iter().rev().zip(now.iter().rev()).take_while(is_same_pair).count();
         let (before, now) = (&before[..before.len() - end], &now[..now.len() - end]);
         let both = before.len().min(now.len());
         for (place, (before, now)) in before.iter().zip(now).enumerate() {
-            self.at(&(start + place).to_string(), |this| this.add_difference(before, now));
+            self.at(&(start + place).to_string(), |this| this.add_difference(before, now))?;
         }
         for (place, value) in now.iter().enumerate().skip(both) {
-            self.at(&(start + place).to_string(), |this| this.add("add", Some(value)));
+            self.at(&(start + place).to_string(), |this| this.add("add", Some(value)))?;
         }
         // The items after it move to this place.
         for _ in both..before.len() {
-            self.at(&(start + both).to_string(), |this| this.add("remove", None));
+            self.at(&(start + both).to_string(), |this| this.add("remove", None))?;
         }
+        Some(())
     }
 
-    fn at(&mut self, name: &str, add: impl FnOnce(&mut Self)) {
+    fn at(&mut self, name: &str, add: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(&name.replace('~', "~0").replace('/', "~1"));
-        add(self);
+        self.depth += 1;
+        add(self)?;
+        self.depth -= 1;
         self.path.truncate(length);
+        Some(())
     }
 
-    fn add(&mut self, operation: &str, value: Option<&Value>) {
-        let path = Value::from(&*self.path);
-        let mut text = format!(r#"{{"op":"{operation}","path":{path}"#);
-        if let Some(value) = value {
-            // Writing to a string cannot fail.
-            write!(text, r#","value":{value}"#).ok();
+    fn add(&mut self, operation: &str, value: Option<&RawValue>) -> Option<()> {
+        let Self { text, path, .. } = self;
+        if text.text.len() > 1 {
+            text.add(",")?;
         }
-        text.push('}');
-        self.list.push(text);
+        text.add(&format!(r#"{{"op":"{operation}","path":"#))?;
+        text.add_string(path)?;
+        if let Some(value) = value {
+            text.add(r#","value":"#)?;
+            text.add(value.get())?;
+        }
+        text.add("}")
     }
 }
 
-/// Returns the merge patch from an object to another one; `None` if there is none, because a
+/// Returns the merge patch from an object to another one, unless it is too long. There is none if a
 /// member becomes null.
-fn merge_patch(
-    before: &Map<String, Value>,
-    now: &Map<String, Value>,
-) -> Option<Map<String, Value>> {
-    let removed = before.keys().filter(|name| !now.contains_key(*name));
-    let mut patch: Map<_, _> = removed.map(|name| (name.clone(), Value::Null)).collect();
-    for (name, value) in now {
-        let change = match (before.get(name), value) {
-            (Some(before), value) if before == value => continue,
-            (Some(Value::Object(before)), Value::Object(now)) => {
-                Value::Object(merge_patch(before, now)?)
-            }
-            (_, value) if has_null_member(value) => return None,
-            (_, value) => value.clone(),
-        };
-        patch.insert(name.clone(), change);
+fn merge_patch(before: &RawValue, now: &RawValue, most: usize) -> Option<String> {
+    let (Level::Object(before), Level::Object(now)) = (Level::of(before, 0)?, Level::of(now, 0)?)
+    else {
+        return None;
+    };
+    let mut text = Text { text: String::new(), most };
+    add_merge(&mut text, &before, &now, 1)?;
+    Some(text.text)
+}
+
+fn add_merge(text: &mut Text, before: &Members<'_>, now: &Members<'_>, depth: usize) -> Option<()> {
+    text.add("{")?;
+    let mut is_first = true;
+    let mut add_name = |text: &mut Text, name: &str| {
+        if !std::mem::replace(&mut is_first, false) {
+            text.add(",")?;
+        }
+        text.add_string(name)?;
+        text.add(":")
+    };
+    for name in before.keys().filter(|name| !now.contains_key(*name)) {
+        add_name(text, name)?;
+        text.add("null")?;
     }
-    Some(patch)
+    for (name, value) in now {
+        let known = before.get(name);
+        if known.is_some_and(|before| is_same(before, value)) {
+            continue;
+        }
+        add_name(text, name)?;
+        let levels = known.map(|before| (Level::of(before, depth), Level::of(value, depth)));
+        if let Some((Some(Level::Object(before)), Some(Level::Object(now)))) = levels {
+            add_merge(text, &before, &now, depth + 1)?;
+        } else if has_null_member(value, depth)? {
+            return None;
+        } else {
+            text.add(value.get())?;
+        }
+    }
+    text.add("}")
 }
 
 /// Returns whether merging a value would remove a member instead of setting it to null.
-fn has_null_member(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(members) => members.values().any(has_null_member),
-        _ => false,
+fn has_null_member(value: &RawValue, depth: usize) -> Option<bool> {
+    if value.get() == "null" {
+        return Some(true);
+    }
+    match Level::of(value, depth)? {
+        Level::Object(members) => {
+            for value in members.values() {
+                if has_null_member(value, depth + 1)? {
+                    return Some(true);
+                }
+            }
+            Some(false)
+        }
+        // Below the maximum depth, it is not known.
+        Level::Other => Some(value.get().starts_with('{')),
+        Level::Array(_) => Some(false),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::between;
+    use super::{MAX_DEPTH, RawValue, between, json_patch};
     use serde_json::{Value, json};
+
+    /// Spaces that make a document longer than twice any patch.
+    const SPACES: usize = 4_096;
 
     /// Returns the patch between two documents, after it was applied by other code.
     fn patch(before: &Value, now: &Value) -> String {
-        let text = between(before.to_string().as_bytes(), now.to_string().as_bytes()).unwrap();
+        let longer = format!("{now}{}", " ".repeat(SPACES));
+        let text = between(before.to_string().as_bytes(), longer.as_bytes()).unwrap();
         let patch: Value = serde_json::from_str(&text).unwrap();
         let mut patched = before.clone();
         if patch.is_array() {
@@ -249,15 +352,65 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_cannot_be_compared_have_no_patch() {
-        for (before, now) in [
-            ("1", "x"),
-            ("{", "1"),
-            ("[100000000000000000000]", "[100000000000000000001]"),
-            ("1", "1e300"),
-        ] {
+    fn documents_that_are_not_json_have_no_patch() {
+        for (before, now) in [("1", "x"), ("{", "1"), (r#"{"\ud800":1}"#, r#"{"\ud800":2}"#)] {
+            let now = format!("{now}{}", " ".repeat(SPACES));
             assert_eq!(between(before.as_bytes(), now.as_bytes()), None, "{before} {now}");
         }
-        assert!(between(b"[18446744073709551615]", b"[18446744073709551614]").is_some());
+    }
+
+    #[test]
+    fn numbers_keep_their_digits_and_texts_their_form() {
+        for (before, now, expected) in [
+            ("1e20", "100000000000000000001", "100000000000000000001"),
+            ("1.10", "1.1", "1.1"),
+            ("1", "1e999", "1e999"),
+            (r#""a""#, r#""\u0061""#, r#""\u0061""#),
+        ] {
+            let [before, now] = [before, now].map(|value| format!("[{value}, 2]"));
+            let now = format!("{now}{}", " ".repeat(SPACES));
+            let patch = between(before.as_bytes(), now.as_bytes()).unwrap();
+            assert_eq!(patch, format!(r#"[{{"op":"replace","path":"/0","value":{expected}}}]"#));
+        }
+    }
+
+    #[test]
+    fn documents_of_any_depth_are_compared() {
+        for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+            for depth in [MAX_DEPTH, MAX_DEPTH + 2, 100_000] {
+                let document = |item: u32| {
+                    format!(
+                        "{}{item}{}{}",
+                        open.repeat(depth),
+                        close.repeat(depth),
+                        " ".repeat(SPACES)
+                    )
+                };
+                let (before, now) = (document(1), document(2));
+                let patch = between(before.as_bytes(), now.as_bytes());
+                assert_eq!(patch.is_some(), depth < 100_000, "{depth} of {open}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_patch_is_shorter_than_half_of_the_document() {
+        let before = r#"{"a":1,"b":[1]}"#;
+        // The merge patch has 22 bytes, the other one more.
+        for (length, expected) in [(46, Some(r#"{"a":"x","c":"yyyyyy"}"#)), (45, None)] {
+            let now = format!(r#"{{"a":"x","b":[1],"c":"yyyyyy"}}{}"#, " ".repeat(length - 30));
+            let patch = between(before.as_bytes(), now.as_bytes());
+            assert_eq!(patch.as_deref(), expected, "{length}");
+        }
+    }
+
+    /// Each operation has the path of its value.
+    #[test]
+    fn a_patch_that_is_too_long_is_not_made() {
+        let document = |item: u32| json!({"a".repeat(1_000): vec![item; 1_000]}).to_string();
+        let (before, now) = (document(0), document(1));
+        let raw = |text| serde_json::from_str::<&RawValue>(text).unwrap();
+        assert_eq!(json_patch(raw(&before), raw(&now), 50_000), None);
+        assert_eq!(between(before.as_bytes(), now.as_bytes()), None);
     }
 }

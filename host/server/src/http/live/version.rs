@@ -109,17 +109,19 @@ impl Body {
             Arc::clone(patches.entry(number).or_default())
         };
         let etag = self.etag().cloned();
-        let make = move || {
-            let patch = patch::between(&before, &now)?;
-            (patch.len() < now.len() / 2).then(|| Event::new(event::patch(&patch, etag.as_ref())))
+        let make = async || {
+            let counted = self.counted.as_ref()?.count(0)?;
+            let make = move || {
+                let _compared = counted.count(patch::memory(&before, &now))?;
+                let event =
+                    Event::new(event::patch(&patch::between(&before, &now)?, etag.as_ref()));
+                // As a text, and compressed.
+                let counted = counted.count(2 * event.text().len())?;
+                Some((event, counted))
+            };
+            work::run(make).await.flatten()
         };
-        let counted = async || {
-            let event = work::run(make).await.flatten()?;
-            // As a text, and compressed.
-            let counted = self.counted.as_ref()?.count(2 * event.text().len())?;
-            Some((event, counted))
-        };
-        Some(cell.get_or_init(counted).await.as_ref()?.0.clone())
+        Some(cell.get_or_init(make).await.as_ref()?.0.clone())
     }
 }
 
