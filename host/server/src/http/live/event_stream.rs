@@ -196,12 +196,17 @@ impl EventStream {
         let is_known = matches!(body.content, Content::Response(_));
         let is_stale = if is_known { stale_since.is_some() } else { self.sent.is_stale };
         let is_other = std::mem::replace(&mut self.sent.is_stale, is_stale) != is_stale;
+        let has_it = self.sent.number == Some(body.number)
+            || self.sent.etag.as_ref().is_some_and(|etag| body.has_etag(etag));
         // Before the state that is stale, and after the one that is not any more.
         if is_other && stale_since.is_some() {
             self.push_own(event::stale(stale_since));
+            if !has_it {
+                // When the client has this event, it gets the newest state, which may be another one.
+                self.progress = Progress::New;
+                return;
+            }
         }
-        let has_it = self.sent.number == Some(body.number)
-            || self.sent.etag.as_ref().is_some_and(|etag| body.has_etag(etag));
         if !has_it {
             // Boxed, because it takes memory only while it works.
             let difference = Box::pin(self.difference(body)).await;
@@ -363,8 +368,10 @@ mod tests {
     use crate::http::live::fixture::{Fixture, check_spread};
     use flate2::write::GzDecoder;
     use futures_util::future::join_all;
+    use relayer_rest_state::Stale;
     use std::io::Write;
     use std::time::Duration;
+    use tokio::task::yield_now;
     use tokio::time::{Instant, pause, resume};
 
     /// A client of a stream.
@@ -437,6 +444,31 @@ mod tests {
             }
             assert_eq!(places, [places[0]; 3], "{is_compressed}");
         }
+    }
+
+    /// A client that is slow takes only one event of a version with two.
+    #[tokio::test]
+    async fn the_state_after_the_event_that_it_is_stale_is_the_newest_one() {
+        let fixture = Fixture::new();
+        let mut reader = Reader::new(&fixture, false).await;
+        assert!(reader.next().await.unwrap().contains("event: change\n"));
+        let publish = async |publish: &dyn Fn()| {
+            let before = fixture.tally.status().wakeups;
+            publish();
+            while fixture.tally.status().wakeups == before {
+                yield_now().await;
+            }
+        };
+        let push = |chain: &str| {
+            fixture.publisher.update_state(|state| state.chains.push(chain.into()));
+        };
+        let unconfirmed = Some(Stale { since: Instant::now().into(), chains: true });
+        publish(&|| push("second")).await;
+        publish(&|| fixture.publisher.set_stale(unconfirmed)).await;
+        assert!(reader.next().await.unwrap().starts_with("event: stale\n"));
+        publish(&|| push("third")).await;
+        let state = reader.next().await.unwrap();
+        assert!(state.contains("event: change\n") && state.contains("third"), "{state}");
     }
 
     /// A client does not get the event that is too large for the memory of responses.
