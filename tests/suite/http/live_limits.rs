@@ -2,6 +2,8 @@
 
 use super::live::{WAIT, add_worker, same, streams_of_same, wait_for_change, waiters};
 use bytesize::ByteSize;
+use futures_util::future::join_all;
+use relayer_rest_host::module::Limits;
 use relayer_rest_host::state::{ChainConfig, ChainKind, Object, Worker};
 use relayer_rest_host::{HttpLimits, LiveLimits};
 use relayer_rest_tests::client::Client;
@@ -175,6 +177,8 @@ async fn clients_that_reconnect_cause_one_run_in_each_interval() {
                 let is_stream = is_stream.is_some_and(|kind| kind == "text/event-stream");
                 assert!(is_stream || response.status() == status || response.status() == 406);
                 drop((client, response));
+                // The next one would share its response.
+                waiters(&server, 0).await;
             }
             // Of these, some may be of the evaluator, after a publication or a failure.
             let time = start.elapsed();
@@ -190,6 +194,29 @@ async fn clients_that_reconnect_cause_one_run_in_each_interval() {
             assert_eq!(client.request_with("GET", "/a", &headers).await.status, status);
         }
         assert!(runs() >= before + 3);
+    }
+}
+
+/// Their responses are not cached, and none is known when the first of them begins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_come_at_once_cause_one_run() {
+    // The next run would be after the test.
+    let min_interval = Duration::from_hours(1);
+    let live = LiveLimits { min_interval, ..LiveLimits::default() };
+    let without_cache = Limits { response_cache: ByteSize::b(0), ..patient() };
+    for module in [component::that_traps_at_a_header(1), same()] {
+        let server = TestServer::builder().component(&module).limits(&without_cache);
+        let server = server.live(live.clone()).start().await;
+        let runs = || server.api().status().module().unwrap().runs;
+        let before = runs();
+        let clients = (0..16).map(async |_| {
+            let mut client = server.connect().await;
+            let headers = [("accept", "text/event-stream"), ("x-mode", "accept")];
+            let response = client.begin("GET", "/a", &headers).await.unwrap();
+            (client, response)
+        });
+        let _clients = within("the responses", join_all(clients)).await;
+        assert_eq!(runs(), before + 1);
     }
 }
 

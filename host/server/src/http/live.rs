@@ -63,6 +63,7 @@ mod work;
 use std::time::Duration;
 
 use relayer_rest_common::{priority, threads};
+use relayer_rest_sandbox::GuestRequest;
 use relayer_rest_state::StateReader;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::runtime::Handle;
@@ -73,10 +74,10 @@ use tracing::warn;
 use crate::registry::Registry;
 pub(super) use client::Client;
 use entries::Entries;
+pub(super) use entries::OwnResponse;
 pub(super) use event_stream::{EventStream, StreamConnection, StreamedEvents};
 pub(super) use interest::Interest;
 pub use limits::LiveLimits;
-pub(super) use recent_runs::RunKey;
 pub(super) use resolve::{Answer, Outcome};
 pub use tally::{LiveStatus, LiveTally};
 pub(super) use waiter::Waiter;
@@ -148,21 +149,15 @@ impl Live {
         Waiter::new(Arc::clone(&self.0), client, answer).await
     }
 
-    /// Returns the key of the runs for a client's request.
-    pub(super) fn run_key(&self, client: &Client) -> RunKey {
-        self.0.entries().run_key(&client.request(), &self.0.registry)
+    /// Returns how a request that waits gets its response, which is not cached: clients that
+    /// connect again and again cause no more runs than `min-interval` allows.
+    pub(super) fn own_response(&self, request: &GuestRequest) -> OwnResponse {
+        self.0.own_response(request)
     }
 
-    /// Returns when a run for a request that waits may begin, if that is later: clients that connect
-    /// again and again cause no more runs than `min-interval` allows.
-    pub(super) fn next_run(&self, key: RunKey) -> Option<Instant> {
-        let last = self.0.entries().last_run(key)?;
-        Some(last + self.0.limits.min_interval)
-    }
-
-    /// Records a run for a request that waits.
-    pub(super) fn ran(&self, key: RunKey) {
-        self.0.entries().record_run(key);
+    /// Records the end of a run for a request that waits.
+    pub(super) fn ran(&self, request: &GuestRequest) {
+        self.0.ran(request);
     }
 
     /// Ends all waits within this time, each one at a random moment.
@@ -182,6 +177,18 @@ impl Drop for Live {
 }
 
 impl Shared {
+    fn own_response(&self, request: &GuestRequest) -> OwnResponse {
+        let mut entries = self.entries();
+        entries.observe(&self.state.snapshot());
+        entries.own_response(request, &self.registry)
+    }
+
+    fn ran(&self, request: &GuestRequest) {
+        let mut entries = self.entries();
+        let key = entries.run_key(request, &self.registry);
+        entries.record_run(key);
+    }
+
     fn entries(&self) -> MutexGuard<'_, Entries> {
         // Nothing that panics is done while it is held.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)

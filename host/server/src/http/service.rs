@@ -12,7 +12,7 @@ use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::{GuestRequest, Route};
 use relayer_rest_state::{Snapshot, StateReader, TraceContext};
-use tokio::time::sleep_until;
+use tokio::time::timeout_at;
 use tracing::{Instrument, debug, field, info_span};
 
 use super::base_path::BasePath;
@@ -24,7 +24,7 @@ use super::fleet_generation;
 use super::host;
 use super::live::event_stream::{self, NoStream, StreamHead};
 use super::live::long_poll::{self, has, long_poll};
-use super::live::{self, Answer, Client, EventStream, Interest, Live, Outcome, RunKey};
+use super::live::{self, Answer, Client, EventStream, Interest, Live, Outcome, OwnResponse};
 use super::outgoing::{HttpResponse, Outgoing};
 use super::received_body::ReceivedBody;
 use super::reply;
@@ -59,6 +59,8 @@ pub(super) struct Service {
 enum Pending {
     /// The response is cached, but not in the encoding that the client prefers.
     Encode(Arc<ActiveModule>, Arc<RecordedResponse>),
+    /// A request that waits has an equal one with an answer.
+    Answered(Arc<ActiveModule>, Answer),
     Run {
         guest_request: Arc<GuestRequest>,
         uncached: Uncached,
@@ -218,20 +220,25 @@ impl Service {
         let response = async {
             let mut is_failure = false;
             let mut asked_at = self.state.peek().generation();
-            let run_key = match pending {
+            let waiting = match pending {
                 Pending::Run { .. } if interest != Interest::Now => {
-                    Some(self.live.run_key(&self.client(&request, peer, &id)))
+                    Some(self.client(&request, peer, &id).request())
                 }
                 _ => None,
             };
             let mut pending = pending;
-            if let Some(key) = run_key {
+            if let Some(waiting) = &waiting {
                 // Boxed, as the wait is.
-                pending = Box::pin(self.pace(&mount, pending, key)).await;
+                pending = Box::pin(self.pace(&mount, pending, waiting)).await;
                 asked_at = self.state.peek().generation();
             }
             let (active, outcome, origin) = match pending {
                 Pending::Encode(active, response) => (active, Ok(response), Origin::Cache),
+                Pending::Answered(active, answer) => {
+                    is_failure = answer.is_failure;
+                    asked_at = answer.asked_at;
+                    (active, answer.outcome, Origin::Cache)
+                }
                 Pending::Run { guest_request, uncached } => {
                     match mount.run(guest_request, uncached, &self.state).await {
                         Ok(Responded { active, response }) => (active, Ok(response), Origin::Run),
@@ -243,8 +250,8 @@ impl Service {
                     }
                 }
             };
-            if let (Some(key), Origin::Run) = (run_key, origin) {
-                self.live.ran(key);
+            if let (Some(waiting), Origin::Run) = (waiting, origin) {
+                self.live.ran(&waiting);
             }
             if let Ok(response) = &outcome
                 && let Err(refusal) = self.execute(response, &request, &id).await
@@ -314,12 +321,18 @@ impl Service {
         Client::new(&self.guest_request(request, target, id), peer)
     }
 
-    /// Waits until a run for a request that waits may begin. The response may be cached by then.
-    async fn pace(&self, mount: &Mount, mut pending: Pending, key: RunKey) -> Pending {
-        while let Pending::Run { guest_request, .. } = &pending
-            && let Some(time) = self.live.next_run(key)
-        {
-            sleep_until(time).await;
+    /// Waits until a run for this request, which waits, may begin. Another request may have its
+    /// response by then.
+    async fn pace(&self, mount: &Mount, mut pending: Pending, waiting: &GuestRequest) -> Pending {
+        while let Pending::Run { guest_request, .. } = &pending {
+            match self.live.own_response(waiting) {
+                OwnResponse::Run => break,
+                OwnResponse::Later(time, answered) => drop(timeout_at(time, answered).await),
+                OwnResponse::Answered(answer) => match &answer.active {
+                    Some(active) => return Pending::Answered(Arc::clone(active), answer),
+                    None => break,
+                },
+            }
             let Some(active) = mount.active() else { break };
             let guest_request = Arc::clone(guest_request);
             let request = RequestRef::from(&*guest_request);

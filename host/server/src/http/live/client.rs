@@ -39,7 +39,7 @@ impl Client {
     /// Returns its request, whose target is that of the client. It shares no memory with the
     /// buffer that was read from the connection, which it would keep. It has no extensions: a
     /// capsule of a later run would have the id of this request.
-    pub(super) fn request(&self) -> Arc<GuestRequest> {
+    pub(in crate::http) fn request(&self) -> Arc<GuestRequest> {
         let mut lines = self.lines.split(|byte| *byte == b'\n');
         let target = lines.next().and_then(|target| PathAndQuery::try_from(target).ok());
         let target = target.unwrap_or(PathAndQuery::from_static("/"));

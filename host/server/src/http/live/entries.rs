@@ -7,6 +7,7 @@ use std::time::Duration;
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::{GuestRequest, StateValue};
 use relayer_rest_state::{Generation, Snapshot};
+use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -39,6 +40,8 @@ pub(super) struct Entries {
     tally: LiveTally,
     by_key: HashMap<Key, EntryId>,
     by_id: HashMap<EntryId, Entry>,
+    /// The newest entry of equal requests.
+    by_request: HashMap<RunKey, EntryId>,
     /// The entries whose responses were derived from a value.
     readers: HashMap<StateValue, HashSet<EntryId>>,
     due: DueEntries,
@@ -62,6 +65,8 @@ struct Entry {
     /// The key; `None` if its waiters look for other entries.
     key: Option<Key>,
     request: Arc<GuestRequest>,
+    /// The key of the runs for its request.
+    run_key: RunKey,
     mount: MountPath,
     answer: Answer,
     /// The newest generation of the responses so far.
@@ -110,6 +115,17 @@ pub(super) enum NotAdded {
     Outdated,
 }
 
+/// How a client that waits gets a response of its own.
+pub(in crate::http) enum OwnResponse {
+    /// An equal request has it.
+    Answered(Answer),
+    /// By a run, which may begin now, and is recorded.
+    Run,
+    /// By a run at this time at the earliest, because the module was run for an equal request; but
+    /// others may have the answer of that run before.
+    Later(Instant, OwnedNotified),
+}
+
 /// An entry to evaluate.
 pub(super) struct Task {
     id: EntryId,
@@ -126,6 +142,7 @@ impl Entries {
             tally,
             by_key: HashMap::new(),
             by_id: HashMap::new(),
+            by_request: HashMap::new(),
             readers: HashMap::new(),
             due: DueEntries::default(),
             budget,
@@ -190,16 +207,24 @@ impl Entries {
 
     /// Adds a waiter for the next version of a failure, if an entry has one for this request. The
     /// module need not be run for each waiter then.
+    ///
+    /// # Errors
+    /// Returns an error if there is no room.
     pub(super) fn join_failure(
         &mut self,
         client: &Client,
         request: &Arc<GuestRequest>,
         registry: &Registry,
-    ) -> Option<Added> {
-        let id = self.failure(request, registry).filter(|_| self.ending.is_none())?;
+    ) -> Result<Option<Added>, Refusal> {
+        let id = self.failure(request, registry).filter(|_| self.ending.is_none());
+        let Some(id) = id else { return Ok(None) };
         let mount = self.by_id[&id].mount.clone();
-        let counted = self.tally.count(client.size(), self.limits.memory.as_u64())?;
-        self.has_room(client.peer, &mount, false).then(|| self.join(id, client, mount, counted))
+        let counted = self.tally.count(client.size(), self.limits.memory.as_u64());
+        let Some(counted) = counted.filter(|_| self.has_room(client.peer, &mount, false)) else {
+            self.tally.refused();
+            return Err(Refusal::Overloaded);
+        };
+        Ok(Some(self.join(id, client, mount, counted)))
     }
 
     /// Returns whether an entry has a failure of the active module for this request.
@@ -215,6 +240,40 @@ impl Entries {
         entry.answer.is_current(registry, entry.path()).then_some(id)
     }
 
+    /// Returns how a client with this request gets a response of its own that is not cached.
+    pub(super) fn own_response(
+        &mut self,
+        request: &GuestRequest,
+        registry: &Registry,
+    ) -> OwnResponse {
+        if let Some(answer) = self.answer(request, registry) {
+            return OwnResponse::Answered(answer);
+        }
+        let key = self.run_key(request, registry);
+        let now = Instant::now();
+        if let Some((time, answered)) = self.recent_runs.next(key, now) {
+            return OwnResponse::Later(time, answered);
+        }
+        // Another client that comes during the run waits, also if this one leaves.
+        self.recent_runs.add(key, now);
+        OwnResponse::Run
+    }
+
+    /// Returns the answer of an entry of equal requests, if a run would have the same one.
+    pub(super) fn answer(&self, request: &GuestRequest, registry: &Registry) -> Option<Answer> {
+        let id = self.by_request.get(&self.run_key(request, registry))?;
+        let entry = &self.by_id[id];
+        let key = |request| Key::of_failure(request, &entry.mount);
+        let is_valid = match &entry.answer.outcome {
+            Ok(_) => entry.is_valid_for(&self.seen),
+            Err(_) => entry.answer.is_failure && entry.answer.asked_at >= self.seen.generation(),
+        };
+        let is_answer = is_valid
+            && key(request) == key(&entry.request)
+            && entry.answer.is_current(registry, entry.path());
+        is_answer.then(|| entry.answer.clone())
+    }
+
     /// Returns the key of the runs for a request.
     pub(super) fn run_key(&self, request: &GuestRequest, registry: &Registry) -> RunKey {
         let mounts = registry.now();
@@ -222,15 +281,11 @@ impl Entries {
         self.recent_runs.key(&Key::of_failure(request, mount))
     }
 
-    /// Returns the time of the last run for requests with this key, if that was within
-    /// `min-interval`.
-    pub(super) fn last_run(&mut self, key: RunKey) -> Option<Instant> {
-        self.recent_runs.last(key, Instant::now())
-    }
-
-    /// Records a run for a request with this key.
+    /// Records the end of a run for a request with this key.
     pub(super) fn record_run(&mut self, key: RunKey) {
         self.recent_runs.add(key, Instant::now());
+        // Its response may be cached.
+        self.recent_runs.answered(key);
     }
 
     /// Returns the permits of the evaluations of a mount.
@@ -443,6 +498,7 @@ impl Entries {
             key: Some(key.clone()),
             newest,
             request: Arc::clone(request),
+            run_key,
             mount: answer.mount.path().clone(),
             values: Vec::new(),
             answer,
@@ -455,6 +511,8 @@ impl Entries {
         };
         let is_outdated = !entry.is_valid_for(&self.seen);
         self.by_key.insert(key, id);
+        self.by_request.insert(run_key, id);
+        self.recent_runs.answered(run_key);
         self.by_id.insert(id, entry);
         self.index(id);
         if is_error {
@@ -605,6 +663,9 @@ impl Entries {
         let Some(entry) = self.by_id.get_mut(&id) else { return };
         if let Some(key) = entry.key.take() {
             self.by_key.remove(&key);
+        }
+        if self.by_request.get(&entry.run_key) == Some(&id) {
+            self.by_request.remove(&entry.run_key);
         }
         if let Evaluation::Due(time) = entry.evaluation {
             self.due.remove(&entry.mount, time, id);

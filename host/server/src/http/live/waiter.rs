@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use relayer_rest_sandbox::GuestRequest;
 use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::Client;
 use super::content::Content;
-use super::entries::{Added, NotAdded};
+use super::entries::{Added, NotAdded, OwnResponse};
 use super::key::Key;
 use super::resolve::{self, Answer};
 use super::version::Version;
@@ -77,7 +78,7 @@ impl Waiter {
         for _ in 0..MAX_TRIES {
             let found = resolve::find(&self.shared.registry, &self.shared.state, &request).ok();
             if found.is_none()
-                && let Some(added) = self.shared.join_failure(&self.client, &request)
+                && let Some(added) = self.shared.join_failure(&self.client, &request)?
             {
                 self.run = None;
                 return Ok(added);
@@ -155,13 +156,41 @@ impl Drop for Waiter {
     }
 }
 
+/// A run of the budget, for a client.
+struct ClientRun {
+    shared: Arc<Shared>,
+    permit: Option<OwnedSemaphorePermit>,
+    has_begun: bool,
+}
+
+impl Drop for ClientRun {
+    fn drop(&mut self) {
+        if !self.has_begun {
+            self.shared.entries().give_back_run();
+        }
+        // The evaluator may have waited for the permit, or for the budget.
+        drop(self.permit.take());
+        self.shared.due.notify_one();
+    }
+}
+
 /// Returns the answer to a request by a run of the module, as soon as the budget has one, and the
-/// mount may begin an evaluation.
+/// mount may begin an evaluation. May be cancelled.
 async fn answer(shared: Arc<Shared>, request: Arc<GuestRequest>) -> Ran {
     let find = || resolve::find(&shared.registry, &shared.state, &request);
+    loop {
+        if find().is_ok() {
+            return Ok(None);
+        }
+        match shared.own_response(&request) {
+            OwnResponse::Answered(answer) => return Ok(Some(answer)),
+            OwnResponse::Run => break,
+            OwnResponse::Later(time, answered) => drop(timeout_at(time, answered).await),
+        }
+    }
     // Clients take turns: if all waited for the budget, each run would wake all of them.
     let turn = shared.turn.lock().await;
-    let missed = loop {
+    let permits = loop {
         let Err(missed) = find() else { return Ok(None) };
         let taken = {
             let mut entries = shared.entries();
@@ -171,35 +200,38 @@ async fn answer(shared: Arc<Shared>, request: Arc<GuestRequest>) -> Ran {
             if entries.has_failure(&request, &shared.registry) {
                 return Ok(None);
             }
-            entries.take_run(Instant::now())
+            if let Some(answer) = entries.answer(&request, &shared.registry) {
+                return Ok(Some(answer));
+            }
+            entries.take_run(Instant::now()).map(|()| entries.permits(missed.mount()))
         };
         match taken {
-            Ok(()) => break missed,
+            Ok(permits) => break permits,
             Err(later) => sleep_until(later).await,
         }
     };
+    let mut run = ClientRun { shared: Arc::clone(&shared), permit: None, has_begun: false };
     drop(turn);
-    let permits = shared.entries().permits(missed.mount());
-    let permit = permits.acquire_owned().await;
+    run.permit = permits.acquire_owned().await.ok();
     // It may be another request's response by now.
-    let Err(missed) = find() else {
-        shared.entries().give_back_run();
-        return Ok(None);
-    };
+    let answer = shared.entries().answer(&request, &shared.registry);
+    if answer.is_some() {
+        return Ok(answer);
+    }
+    let Err(missed) = find() else { return Ok(None) };
+    run.has_begun = true;
     let answer = missed.run(&shared.state).await;
-    drop(permit);
-    let mut entries = shared.entries();
-    entries.ran();
-    let key = entries.run_key(&request, &shared.registry);
-    entries.record_run(key);
-    drop(entries);
-    // The evaluator may have waited for the permit.
-    shared.due.notify_one();
+    shared.entries().ran();
+    shared.ran(&request);
     Ok(Some(answer))
 }
 
 impl Shared {
-    fn join_failure(&self, client: &Client, request: &Arc<GuestRequest>) -> Option<Added> {
+    fn join_failure(
+        &self,
+        client: &Client,
+        request: &Arc<GuestRequest>,
+    ) -> Result<Option<Added>, Refusal> {
         self.entries().join_failure(client, request, &self.registry)
     }
 
@@ -220,14 +252,34 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Client, Content, Waiter};
+    use super::{Arc, Client, ClientRun, Content, Waiter};
     use crate::http::connections::Peer;
     use crate::http::live::fixture::{Fixture, request};
     use crate::http::live::resolve::Answer;
     use bytes::Bytes;
     use futures_util::FutureExt;
     use std::time::Duration;
+    use tokio::sync::Semaphore;
     use tokio::time::{Instant, timeout};
+
+    #[tokio::test]
+    async fn a_run_whose_client_leaves_gives_back_what_it_has_taken() {
+        let fixture = Fixture::new();
+        let shared = &fixture.live.0;
+        let permits = Arc::new(Semaphore::new(1));
+        let now = Instant::now();
+        // Until the budget has no further one.
+        let take = || shared.entries().take_run(now).is_ok();
+        while take() {}
+        for has_begun in [false, true] {
+            let permit = Arc::clone(&permits).try_acquire_owned().ok();
+            assert!(permit.is_some());
+            drop(ClientRun { shared: Arc::clone(shared), permit, has_begun });
+            assert_eq!(take(), !has_begun);
+            assert!(shared.due.notified().now_or_never().is_some(), "the evaluator waits");
+        }
+        assert_eq!(permits.available_permits(), 1);
+    }
 
     /// A comment of its stream interrupts a client that waits for a run of its own.
     #[tokio::test]

@@ -1,13 +1,15 @@
 //! Unit tests of entries: each step of a client and of the evaluator is a call.
 
 use super::{
-    Added, Answer, Client, Content, Entries, GuestRequest, Instant, LiveLimits, LiveTally, Peer,
-    RecordedResponse, Task,
+    Added, Answer, Client, Content, Entries, GuestRequest, Instant, LiveLimits, LiveTally,
+    OwnResponse, Peer, RecordedResponse, Task,
 };
+use crate::http::live::Refusal;
 use crate::http::live::fixture::{Fixture, request};
 use crate::registry::{Mount, Mounts};
 use crate::response::CompressionPermits;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use hyper::StatusCode;
 use relayer_rest_sandbox::GuestResponse;
 use relayer_rest_state::{ChainConfig, ChainKind, Stale};
@@ -374,13 +376,65 @@ async fn a_client_that_leaves_during_a_run_causes_no_other_one_at_once() {
     table.entries.remove(added.id, &table.client);
     let failure = failure(&table.answer().await);
     table.end(task, failure.clone());
-    let key = table.entries.run_key(&table.request, &table.fixture.registry);
-    let ran = table.entries.last_run(key).expect("the run is known");
+    let own = table.entries.own_response(&table.request, &table.fixture.registry);
+    let OwnResponse::Later(earliest, _) = own else { panic!("the run is known") };
     // The next client's failure is repeated after the interval.
     table.change();
     let _client = table.add(failure);
     let next = table.entries.next_due(table.now).unwrap();
-    assert!(next >= ran + table.limits.min_interval);
+    assert!(next >= earliest);
+}
+
+/// Their responses may not be cached, and a client can leave during its run.
+#[tokio::test]
+async fn equal_requests_share_answers_and_other_runs_of_theirs_are_later() {
+    let mut table = Table::new("/state", LiveLimits::default());
+    let other = request("/state?a");
+    let is_run = |own| matches!(own, OwnResponse::Run);
+    let own = |table: &mut Table, request: &GuestRequest| {
+        table.entries.own_response(request, &table.fixture.registry)
+    };
+    let equal = Arc::clone(&table.request);
+    assert!(is_run(own(&mut table, &equal)));
+    let OwnResponse::Later(_, answered) = own(&mut table, &equal) else { panic!("it has begun") };
+    assert!(is_run(own(&mut table, &other)), "of another request");
+    let added = table.join().await;
+    assert!(answered.now_or_never().is_some());
+    let response = table.answer().await.outcome.unwrap();
+    let answer = own(&mut table, &equal);
+    let OwnResponse::Answered(Answer { outcome: Ok(shared), .. }) = answer else {
+        panic!("an equal request has it")
+    };
+    assert!(Arc::ptr_eq(&shared, &response));
+    assert!(!matches!(own(&mut table, &other), OwnResponse::Answered(_)));
+    // On another state, it may be another one.
+    table.change();
+    assert!(matches!(own(&mut table, &equal), OwnResponse::Later(..)));
+    // The module would fail again on the same state only.
+    let task = table.begin_one();
+    let failed = failure(&table.answer().await);
+    table.end(task, failed);
+    let OwnResponse::Answered(failed) = own(&mut table, &equal) else { panic!("it failed") };
+    assert!(failed.is_failure);
+    table.change();
+    assert!(matches!(own(&mut table, &equal), OwnResponse::Later(..)));
+    table.entries.remove(added.id, &table.client);
+    let added = table.join().await;
+    assert!(matches!(own(&mut table, &equal), OwnResponse::Answered(_)));
+    table.entries.remove(added.id, &table.client);
+    assert!(matches!(own(&mut table, &equal), OwnResponse::Later(..)));
+}
+
+#[tokio::test]
+async fn a_client_without_room_in_the_entry_of_a_failure_is_refused() {
+    let limits = LiveLimits { waiters_per_mount: 1, ..LiveLimits::default() };
+    let mut table = Table::new("/state", limits);
+    let failure = failure(&table.answer().await);
+    let _first = table.add(failure);
+    let Table { entries, client, request, fixture, tally, .. } = &mut table;
+    let joined = entries.join_failure(client, request, &fixture.registry);
+    assert!(matches!(joined, Err(Refusal::Overloaded)));
+    assert_eq!(tally.status().refused, 1);
 }
 
 /// A response of another request may come during an evaluation.
