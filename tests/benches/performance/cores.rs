@@ -11,9 +11,9 @@ const MAX_OF_SERVER: usize = 2;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cores {
-    /// Those of the server.
+    /// The first half, at most two.
     Server,
-    /// Those of the load.
+    /// All others.
     Load,
 }
 
@@ -36,7 +36,7 @@ impl Cores {
 
     /// On a machine with one core, both have that one.
     fn set(self) -> CpuSet {
-        // Those of the process, whatever the present thread may use.
+        // The present thread may have some of them only.
         let all = sched_getaffinity(Some(getpid())).unwrap();
         let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
         let of_server = (usable.len() / 2).clamp(1, MAX_OF_SERVER);

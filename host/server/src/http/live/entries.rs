@@ -209,7 +209,7 @@ impl Entries {
     /// module need not be run for each waiter then.
     ///
     /// # Errors
-    /// Returns an error if there is no room.
+    /// Returns an error at a limit.
     pub(super) fn join_failure(
         &mut self,
         client: &Client,

@@ -68,8 +68,8 @@ impl RecentRuns {
         self.runs.get(&key).map(|run| run.time)
     }
 
-    /// Returns the time until which the next run must wait, and what completes when others may have
-    /// the answer of the last one; `None` if the next run may begin.
+    /// Returns the time until which the next run must wait, and a future that completes when others may
+    /// have the answer of the last one; `None` if the next run may begin.
     pub(super) fn next(&mut self, key: RunKey, now: Instant) -> Option<(Instant, OwnedNotified)> {
         let time = self.last(key, now)? + self.min_interval;
         Some((time, Arc::clone(&self.runs[&key].answered).notified_owned()))
