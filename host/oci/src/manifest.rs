@@ -203,6 +203,12 @@ mod tests {
     use serde_json::{Value, json};
     use std::time::SystemTime;
 
+    /// The manifest and the configuration that wkg 0.16.1 pushed for a module.
+    const OF_WKG: [&str; 2] = [
+        r#"{"config":{"digest":"sha256:8c969276655a97f480135e0e5bf46f54a0c9a949f3912781060a710c62012047","mediaType":"application/vnd.wasm.config.v0+json","size":605},"layers":[{"annotations":{"org.opencontainers.image.title":"w.wasm"},"digest":"sha256:f69c99bfa1a3901cc5b0e2db7f0bc1e666f361d4c0db88fd2c04f7d947083854","mediaType":"application/wasm","size":164295}],"mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2}"#,
+        r#"{"created":"2026-11-28T10:41:31.507547231Z","author":null,"architecture":"wasm","os":"wasip2","layerDigests":["sha256:f69c99bfa1a3901cc5b0e2db7f0bc1e666f361d4c0db88fd2c04f7d947083854"],"component":{"exports":["relayer:rest/handler@0.1.0"],"imports":["relayer:rest/types@0.1.0","relayer:rest/failure@0.1.0"],"target":null}}"#,
+    ];
+
     fn manifest() -> Value {
         let digest = format!("sha256:{}", "0a".repeat(32));
         json!({
@@ -217,9 +223,9 @@ mod tests {
 
     #[test]
     fn a_manifest_of_wkg_names_its_component() {
-        let manifest = Manifest::parse(manifest().to_string().as_bytes()).unwrap();
+        let manifest = Manifest::parse(OF_WKG[0].as_bytes()).unwrap();
         let component = manifest.component().unwrap();
-        assert_eq!((component.size, component.digest.short()), (3, "0a".repeat(6)));
+        assert_eq!((component.size, &*component.digest.short()), (164_295, "f69c99bfa1a3"));
     }
 
     #[test]
@@ -271,5 +277,21 @@ mod tests {
             "component": { "exports": ["d:e/f"], "imports": ["a:b/c"], "target": null },
         });
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn a_new_configuration_has_the_fields_of_wkg() {
+        let world = World {
+            imports: ["types", "failure"].map(|name| format!("relayer:rest/{name}@0.1.0")).into(),
+            exports: vec!["relayer:rest/handler@0.1.0".into()],
+        };
+        let (_, [config, _]) = Manifest::new(b"abc", &world, SystemTime::UNIX_EPOCH);
+        let mut config: Value = serde_json::from_slice(&config.bytes).unwrap();
+        let of_wkg: Value = serde_json::from_str(OF_WKG[1]).unwrap();
+        // The time, the digest and the author, who is not known, differ.
+        for field in ["created", "layerDigests", "author"] {
+            config[field] = of_wkg[field].clone();
+        }
+        assert_eq!(config, of_wkg);
     }
 }
