@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 /// The depth from which on values are compared as texts.
-const MAX_DEPTH: usize = 128;
+const MAX_DEPTH: usize = 32;
 
 /// The memory of an item of an array and of a member of an object at most, in bytes.
-const ITEM: usize = 40;
+const ITEM: usize = 48;
 const MEMBER: usize = 136;
 
 /// A value, parsed to one level.
@@ -35,8 +35,8 @@ pub(super) fn memory(before: &[u8], now: &[u8]) -> usize {
         });
         nodes.sum::<usize>()
     };
-    // The patches are shorter than the second one.
-    of_document(before) + of_document(now) + now.len()
+    // With the names of the members and of the path, and the patches.
+    of_document(before) + of_document(now) + 2 * before.len() + 4 * now.len()
 }
 
 /// Returns the patch from a document to another one, if it is shorter than half of that. Returns
@@ -214,14 +214,17 @@ fn add_merge(text: &mut Text, before: &Members<'_>, now: &Members<'_>, depth: us
             continue;
         }
         add_name(text, name)?;
-        let levels = known.map(|before| (Level::of(before, depth), Level::of(value, depth)));
-        if let Some((Some(Level::Object(before)), Some(Level::Object(now)))) = levels {
+        if let Some(before) = known
+            && let Level::Object(before) = Level::of(before, depth)?
+            && let Level::Object(now) = Level::of(value, depth)?
+        {
             add_merge(text, &before, &now, depth + 1)?;
-        } else if has_null_member(value, depth)? {
-            return None;
-        } else {
-            text.add(value.get())?;
+            continue;
         }
+        if has_null_member(value, depth)? {
+            return None;
+        }
+        text.add(value.get())?;
     }
     text.add("}")
 }
@@ -230,6 +233,9 @@ fn add_merge(text: &mut Text, before: &Members<'_>, now: &Members<'_>, depth: us
 fn has_null_member(value: &RawValue, depth: usize) -> Option<bool> {
     if value.get() == "null" {
         return Some(true);
+    }
+    if !value.get().starts_with('{') {
+        return Some(false);
     }
     match Level::of(value, depth)? {
         Level::Object(members) => {
@@ -241,8 +247,7 @@ fn has_null_member(value: &RawValue, depth: usize) -> Option<bool> {
             Some(false)
         }
         // Below the maximum depth, it is not known.
-        Level::Other => Some(value.get().starts_with('{')),
-        Level::Array(_) => Some(false),
+        Level::Array(_) | Level::Other => Some(true),
     }
 }
 
@@ -353,7 +358,12 @@ mod tests {
 
     #[test]
     fn documents_that_are_not_json_have_no_patch() {
-        for (before, now) in [("1", "x"), ("{", "1"), (r#"{"\ud800":1}"#, r#"{"\ud800":2}"#)] {
+        for (before, now) in [
+            ("1", "x"),
+            ("{", "1"),
+            (r#"{"\ud800":1}"#, r#"{"\ud800":2}"#),
+            (r#"{"a":{"\ud800":1}}"#, r#"{"a":{"b":1}}"#),
+        ] {
             let now = format!("{now}{}", " ".repeat(SPACES));
             assert_eq!(between(before.as_bytes(), now.as_bytes()), None, "{before} {now}");
         }
