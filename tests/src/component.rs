@@ -313,13 +313,23 @@ pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
 /// `X-Mode`, and responds with 204 otherwise.
 #[must_use]
 pub fn that_traps_at_a_header(count: u32) -> Vec<u8> {
+    that_traps_at("X-Mode", count)
+}
+
+/// Returns a component that counts to a number and traps if the request has this header, and
+/// responds with 204 otherwise.
+#[must_use]
+pub fn that_traps_at(header: &str, count: u32) -> Vec<u8> {
+    let length = header.len();
     calling(
-        r#"(import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
-           (data (i32.const 64) "X-Mode")"#,
+        &format!(
+            r#"(import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
+               (data (i32.const 64) "{header}")"#
+        ),
         &format!(
             "(local $left i32)
              (local.set $left (i32.const {count}))
-             (call $header (i32.const 64) (i32.const 6) (i32.const 128))
+             (call $header (i32.const 64) (i32.const {length}) (i32.const 128))
              (if (i32.load (i32.const 132)) (then
                  (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
                  unreachable))

@@ -170,15 +170,15 @@ async fn clients_that_reconnect_cause_one_run_in_each_interval() {
         for header in [("accept", "text/event-stream"), ("prefer", "wait=10")] {
             let headers = [header, ("x-mode", header.0), ("if-none-match", "\"other\"")];
             let (start, before) = (Instant::now(), runs());
-            for _ in 0..COUNT {
+            for number in 0..COUNT {
+                // On the same state, it would get the response to the one before.
+                add_worker(&server.publisher, u64::from(number));
                 let mut client = server.connect().await;
                 let response = client.begin("GET", "/a", &headers).await.unwrap();
                 let is_stream = response.headers().get("content-type");
                 let is_stream = is_stream.is_some_and(|kind| kind == "text/event-stream");
                 assert!(is_stream || response.status() == status || response.status() == 406);
                 drop((client, response));
-                // The next one would share its response.
-                waiters(&server, 0).await;
             }
             // Of these, some may be of the evaluator, after a publication or a failure.
             let time = start.elapsed();
@@ -186,6 +186,15 @@ async fn clients_that_reconnect_cause_one_run_in_each_interval() {
             assert!(u128::from(runs() - before) <= most, "{} runs in {time:?}", runs() - before);
             assert!(time >= min_interval * (COUNT - 1), "{time:?}");
         }
+        // Without a change, there is no further run.
+        let before = runs();
+        for _ in 0..COUNT {
+            let mut client = server.connect().await;
+            let headers =
+                [("prefer", "wait=10"), ("x-mode", "prefer"), ("if-none-match", "\"other\"")];
+            client.begin("GET", "/a", &headers).await.unwrap();
+        }
+        assert!(runs() <= before + 1, "{} runs", runs() - before);
         // Other clients are not delayed.
         let before = runs();
         let mut client = server.connect().await;
@@ -218,6 +227,24 @@ async fn clients_that_come_at_once_cause_one_run() {
         let _clients = within("the responses", join_all(clients)).await;
         assert_eq!(runs(), before + 1);
     }
+}
+
+/// The cache tells requests apart by each header that was read; the reads of a failure are not known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_with_another_header_does_not_get_the_failure_of_an_equal_request() {
+    let live = LiveLimits { min_interval: Duration::from_hours(1), ..LiveLimits::default() };
+    let module = component::that_traps_at("range", 1);
+    let server = TestServer::builder().component(&module).live(live).start().await;
+    let status = async |more: &[(&str, &str)]| {
+        let mut client = server.connect().await;
+        let headers = [&[("accept", "text/event-stream")], more].concat();
+        let response = within("the response", client.begin("GET", "/a", &headers)).await;
+        response.unwrap().status().as_u16()
+    };
+    // A stream begins with the failure, and 204 is not text.
+    assert_eq!(status(&[("range", "bytes=0-1")]).await, 200);
+    assert_eq!(status(&[]).await, 406);
+    assert_eq!(status(&[("range", "bytes=0-1"), ("x-request-id", "other")]).await, 200);
 }
 
 /// There is nothing to wait for, and so no limit to exceed.

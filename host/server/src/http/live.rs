@@ -64,7 +64,7 @@ use std::time::Duration;
 
 use relayer_rest_common::{priority, threads};
 use relayer_rest_sandbox::GuestRequest;
-use relayer_rest_state::StateReader;
+use relayer_rest_state::{Generation, StateReader};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
@@ -149,15 +149,16 @@ impl Live {
         Waiter::new(Arc::clone(&self.0), client, answer).await
     }
 
-    /// Returns how a request that waits gets its response, which is not cached: clients that
-    /// connect again and again cause no more runs than `min-interval` allows.
-    pub(super) fn own_response(&self, request: &GuestRequest) -> OwnResponse {
-        self.0.own_response(request)
+    /// Returns how a request that waits gets its response, which is not cached, if it came when this
+    /// generation was the newest one: clients that connect again and again cause no more runs than
+    /// `min-interval` allows.
+    pub(super) fn own_response(&self, request: &GuestRequest, since: Generation) -> OwnResponse {
+        self.0.own_response(request, since)
     }
 
     /// Records the end of a run for a request that waits.
-    pub(super) fn ran(&self, request: &GuestRequest) {
-        self.0.ran(request);
+    pub(super) fn end_run(&self, request: &GuestRequest, answer: &Answer) {
+        self.0.end_run(request, answer);
     }
 
     /// Ends all waits within this time, each one at a random moment.
@@ -177,16 +178,14 @@ impl Drop for Live {
 }
 
 impl Shared {
-    fn own_response(&self, request: &GuestRequest) -> OwnResponse {
-        let mut entries = self.entries();
-        entries.observe(&self.state.snapshot());
-        entries.own_response(request, &self.registry)
+    fn own_response(&self, request: &GuestRequest, since: Generation) -> OwnResponse {
+        self.entries().own_response(request, since, &self.registry)
     }
 
-    fn ran(&self, request: &GuestRequest) {
-        let mut entries = self.entries();
-        let key = entries.run_key(request, &self.registry);
-        entries.record_run(key);
+    fn end_run(&self, request: &GuestRequest, answer: &Answer) {
+        let is_cached = resolve::find(&self.registry, &self.state, request).is_ok();
+        let shared = (!is_cached).then_some(answer);
+        self.entries().end_run(request, shared, &self.registry);
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {

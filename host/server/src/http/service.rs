@@ -11,7 +11,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::{GuestRequest, Route};
-use relayer_rest_state::{Snapshot, StateReader, TraceContext};
+use relayer_rest_state::{Generation, Snapshot, StateReader, TraceContext};
 use tokio::time::timeout_at;
 use tracing::{Instrument, debug, field, info_span};
 
@@ -59,7 +59,7 @@ pub(super) struct Service {
 enum Pending {
     /// The response is cached, but not in the encoding that the client prefers.
     Encode(Arc<ActiveModule>, Arc<RecordedResponse>),
-    /// A request that waits has an equal one with an answer.
+    /// A request that waits has the answer of an equal one.
     Answered(Arc<ActiveModule>, Answer),
     Run {
         guest_request: Arc<GuestRequest>,
@@ -229,7 +229,7 @@ impl Service {
             let mut pending = pending;
             if let Some(waiting) = &waiting {
                 // Boxed, as the wait is.
-                pending = Box::pin(self.pace(&mount, pending, waiting)).await;
+                pending = Box::pin(self.pace(&mount, pending, waiting, asked_at)).await;
                 asked_at = self.state.peek().generation();
             }
             let (active, outcome, origin) = match pending {
@@ -250,8 +250,15 @@ impl Service {
                     }
                 }
             };
+            let answer = |outcome| Answer {
+                mount: Arc::clone(&mount),
+                active: Some(Arc::clone(&active)),
+                outcome,
+                is_failure,
+                asked_at,
+            };
             if let (Some(waiting), Origin::Run) = (waiting, origin) {
-                self.live.ran(&waiting);
+                self.live.end_run(&waiting, &answer(outcome.clone()));
             }
             if let Ok(response) = &outcome
                 && let Err(refusal) = self.execute(response, &request, &id).await
@@ -264,13 +271,7 @@ impl Service {
             let response = if interest == Interest::Now {
                 self.reply(&outcome, &request).await
             } else {
-                let answer = Answer {
-                    mount: Arc::clone(&mount),
-                    active: Some(Arc::clone(&active)),
-                    outcome,
-                    is_failure,
-                    asked_at,
-                };
+                let answer = answer(outcome);
                 let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
                 // The wait is not part of the time of the request.
                 served = start.map(|start| start.elapsed());
@@ -323,14 +324,23 @@ impl Service {
 
     /// Waits until a run for this request, which waits, may begin. Another request may have its
     /// response by then.
-    async fn pace(&self, mount: &Mount, mut pending: Pending, waiting: &GuestRequest) -> Pending {
+    async fn pace(
+        &self,
+        mount: &Arc<Mount>,
+        mut pending: Pending,
+        waiting: &GuestRequest,
+        since: Generation,
+    ) -> Pending {
         while let Pending::Run { guest_request, .. } = &pending {
-            match self.live.own_response(waiting) {
-                OwnResponse::Run => break,
-                OwnResponse::Later(time, answered) => drop(timeout_at(time, answered).await),
+            match self.live.own_response(waiting, since) {
+                OwnResponse::Run(_) => break,
+                OwnResponse::Later(time, ended) => drop(timeout_at(time, ended).await),
                 OwnResponse::Answered(answer) => match &answer.active {
-                    Some(active) => return Pending::Answered(Arc::clone(active), answer),
-                    None => break,
+                    Some(active) if Arc::ptr_eq(mount, &answer.mount) => {
+                        return Pending::Answered(Arc::clone(active), answer);
+                    }
+                    // Another mount has the path now.
+                    _ => break,
                 },
             }
             let Some(active) = mount.active() else { break };

@@ -40,8 +40,6 @@ pub(super) struct Entries {
     tally: LiveTally,
     by_key: HashMap<Key, EntryId>,
     by_id: HashMap<EntryId, Entry>,
-    /// The newest entry of equal requests.
-    by_request: HashMap<RunKey, EntryId>,
     /// The entries whose responses were derived from a value.
     readers: HashMap<StateValue, HashSet<EntryId>>,
     due: DueEntries,
@@ -65,8 +63,6 @@ struct Entry {
     /// The key; `None` if its waiters look for other entries.
     key: Option<Key>,
     request: Arc<GuestRequest>,
-    /// The key of the runs for its request.
-    run_key: RunKey,
     mount: MountPath,
     answer: Answer,
     /// The newest generation of the responses so far.
@@ -117,12 +113,11 @@ pub(super) enum NotAdded {
 
 /// How a client that waits gets a response of its own.
 pub(in crate::http) enum OwnResponse {
-    /// An equal request has it.
+    /// It is that of a run for an equal request.
     Answered(Answer),
-    /// By a run, which may begin now, and is recorded.
-    Run,
-    /// By a run at this time at the earliest, because the module was run for an equal request; but
-    /// others may have the answer of that run before.
+    /// By a run, which may begin now, and is recorded with this key.
+    Run(RunKey),
+    /// By a run at this time at the earliest, or as soon as a run for an equal request ends.
     Later(Instant, OwnedNotified),
 }
 
@@ -142,7 +137,6 @@ impl Entries {
             tally,
             by_key: HashMap::new(),
             by_id: HashMap::new(),
-            by_request: HashMap::new(),
             readers: HashMap::new(),
             due: DueEntries::default(),
             budget,
@@ -240,52 +234,62 @@ impl Entries {
         entry.answer.is_current(registry, entry.path()).then_some(id)
     }
 
-    /// Returns how a client with this request gets a response of its own that is not cached.
+    /// Returns how a client gets a response of its own that is not cached, whose request came when
+    /// this generation was the newest one.
     pub(super) fn own_response(
         &mut self,
         request: &GuestRequest,
+        since: Generation,
         registry: &Registry,
     ) -> OwnResponse {
-        if let Some(answer) = self.answer(request, registry) {
-            return OwnResponse::Answered(answer);
-        }
         let key = self.run_key(request, registry);
         let now = Instant::now();
-        if let Some((time, answered)) = self.recent_runs.next(key, now) {
-            return OwnResponse::Later(time, answered);
-        }
-        // Another client that comes during the run waits, also if this one leaves.
-        self.recent_runs.add(key, now);
-        OwnResponse::Run
-    }
-
-    /// Returns the answer of an entry of equal requests, if a run would have the same one.
-    pub(super) fn answer(&self, request: &GuestRequest, registry: &Registry) -> Option<Answer> {
-        let id = self.by_request.get(&self.run_key(request, registry))?;
-        let entry = &self.by_id[id];
-        let key = |request| Key::of_failure(request, &entry.mount);
-        let is_valid = match &entry.answer.outcome {
-            Ok(_) => entry.is_valid_for(&self.seen),
-            Err(_) => entry.answer.is_failure && entry.answer.asked_at >= self.seen.generation(),
+        let Some((time, ended)) = self.recent_runs.next(key, now) else {
+            // Another client that comes during the run waits, also if this one leaves.
+            self.recent_runs.begin(key, now);
+            return OwnResponse::Run(key);
         };
-        let is_answer = is_valid
-            && key(request) == key(&entry.request)
-            && entry.answer.is_current(registry, entry.path());
-        is_answer.then(|| entry.answer.clone())
+        let answer = self.recent_runs.answer(key, request, since);
+        match answer.filter(|answer| answer.is_current(registry, request.target.path())) {
+            Some(answer) => OwnResponse::Answered(answer.clone()),
+            None => OwnResponse::Later(time, ended),
+        }
     }
 
     /// Returns the key of the runs for a request.
-    pub(super) fn run_key(&self, request: &GuestRequest, registry: &Registry) -> RunKey {
+    fn run_key(&self, request: &GuestRequest, registry: &Registry) -> RunKey {
         let mounts = registry.now();
-        let mount = mounts.route(request.target.path()).path();
-        self.recent_runs.key(&Key::of_failure(request, mount))
+        self.recent_runs.key(request, mounts.route(request.target.path()).path())
     }
 
-    /// Records the end of a run for a request with this key.
-    pub(super) fn record_run(&mut self, key: RunKey) {
-        self.recent_runs.add(key, Instant::now());
-        // Its response may be cached.
-        self.recent_runs.answered(key);
+    /// Records the end of a run for a request, with the answer that equal requests share, if it is
+    /// not cached.
+    pub(super) fn end_run(
+        &mut self,
+        request: &GuestRequest,
+        answer: Option<&Answer>,
+        registry: &Registry,
+    ) {
+        let key = self.run_key(request, registry);
+        let counted = |answer: &Answer| {
+            let size = match &answer.outcome {
+                Ok(response) => response.size(),
+                Err(response) => response.body().len(),
+            };
+            Some((answer.clone(), self.tally.count(size, self.limits.memory.as_u64())?))
+        };
+        let answer = answer.filter(|answer| !answer.has_commands()).and_then(counted);
+        self.recent_runs.end(key, answer, Instant::now());
+    }
+
+    /// Records that a run that may begin is not needed.
+    pub(super) fn cancel_run(&mut self, key: RunKey) {
+        self.recent_runs.cancel(key);
+    }
+
+    /// Forgets the runs before `min-interval`.
+    pub(super) fn forget_runs(&mut self) {
+        self.recent_runs.forget(Instant::now());
     }
 
     /// Returns the permits of the evaluations of a mount.
@@ -418,8 +422,7 @@ impl Entries {
         let Task { id, request, .. } = task;
         if was_run {
             self.tally.ran();
-            let key = self.run_key(&request, registry);
-            self.record_run(key);
+            self.end_run(&request, None, registry);
         } else {
             self.budget.give_back();
         }
@@ -491,14 +494,13 @@ impl Entries {
         self.next += 1;
         let is_of_before = answer.is_failure && answer.asked_at < self.seen.generation();
         let is_error = answer.outcome.is_err() && !is_of_before;
-        let run_key = self.recent_runs.key(&Key::of_failure(request, answer.mount.path()));
+        let run_key = self.recent_runs.key(request, answer.mount.path());
         let last_run = self.recent_runs.last(run_key, Instant::now());
         let newest = answer.outcome.as_ref().ok().map(|response| response.generation());
         let entry = Entry {
             key: Some(key.clone()),
             newest,
             request: Arc::clone(request),
-            run_key,
             mount: answer.mount.path().clone(),
             values: Vec::new(),
             answer,
@@ -511,8 +513,6 @@ impl Entries {
         };
         let is_outdated = !entry.is_valid_for(&self.seen);
         self.by_key.insert(key, id);
-        self.by_request.insert(run_key, id);
-        self.recent_runs.answered(run_key);
         self.by_id.insert(id, entry);
         self.index(id);
         if is_error {
@@ -663,9 +663,6 @@ impl Entries {
         let Some(entry) = self.by_id.get_mut(&id) else { return };
         if let Some(key) = entry.key.take() {
             self.by_key.remove(&key);
-        }
-        if self.by_request.get(&entry.run_key) == Some(&id) {
-            self.by_request.remove(&entry.run_key);
         }
         if let Evaluation::Due(time) = entry.evaluation {
             self.due.remove(&entry.mount, time, id);

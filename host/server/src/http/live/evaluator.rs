@@ -52,7 +52,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
                     shared.entries().activated(&shared.registry);
                 }
             }
-            _ = releases.tick() => cache::release_unused_copies(),
+            _ = releases.tick() => {
+                cache::release_unused_copies();
+                shared.entries().forget_runs();
+            }
             () = shared.due.notified() => {}
             () = due => {}
         }

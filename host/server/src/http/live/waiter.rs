@@ -12,6 +12,7 @@ use super::client::Client;
 use super::content::Content;
 use super::entries::{Added, NotAdded, OwnResponse};
 use super::key::Key;
+use super::recent_runs::RunKey;
 use super::resolve::{self, Answer};
 use super::version::Version;
 use super::{Refusal, Shared};
@@ -156,9 +157,12 @@ impl Drop for Waiter {
     }
 }
 
-/// A run of the budget, for a client.
+/// A run for a client, which may begin.
 struct ClientRun {
     shared: Arc<Shared>,
+    key: RunKey,
+    /// Whether the budget has it.
+    is_budgeted: bool,
     permit: Option<OwnedSemaphorePermit>,
     has_begun: bool,
 }
@@ -166,7 +170,11 @@ struct ClientRun {
 impl Drop for ClientRun {
     fn drop(&mut self) {
         if !self.has_begun {
-            self.shared.entries().give_back_run();
+            let mut entries = self.shared.entries();
+            entries.cancel_run(self.key);
+            if self.is_budgeted {
+                entries.give_back_run();
+            }
         }
         // The evaluator may have waited for the permit, or for the budget.
         drop(self.permit.take());
@@ -178,31 +186,36 @@ impl Drop for ClientRun {
 /// mount may begin an evaluation. May be cancelled.
 async fn answer(shared: Arc<Shared>, request: Arc<GuestRequest>) -> Ran {
     let find = || resolve::find(&shared.registry, &shared.state, &request);
-    loop {
-        if find().is_ok() {
+    let since = shared.state.peek().generation();
+    // Returns whether the client joins the failure of equal requests.
+    let joins_failure = || {
+        let entries = shared.entries();
+        match entries.ending() {
+            Some(end) => Err(Refusal::Ending(end)),
+            None => Ok(entries.has_failure(&request, &shared.registry)),
+        }
+    };
+    let key = loop {
+        if find().is_ok() || joins_failure()? {
             return Ok(None);
         }
-        match shared.own_response(&request) {
+        match shared.own_response(&request, since) {
             OwnResponse::Answered(answer) => return Ok(Some(answer)),
-            OwnResponse::Run => break,
-            OwnResponse::Later(time, answered) => drop(timeout_at(time, answered).await),
+            OwnResponse::Run(key) => break key,
+            OwnResponse::Later(time, ended) => drop(timeout_at(time, ended).await),
         }
-    }
+    };
+    let (is_budgeted, permit, has_begun) = (false, None, false);
+    let mut run = ClientRun { shared: Arc::clone(&shared), key, is_budgeted, permit, has_begun };
     // Clients take turns: if all waited for the budget, each run would wake all of them.
     let turn = shared.turn.lock().await;
     let permits = loop {
         let Err(missed) = find() else { return Ok(None) };
+        if joins_failure()? {
+            return Ok(None);
+        }
         let taken = {
             let mut entries = shared.entries();
-            if let Some(end) = entries.ending() {
-                return Err(Refusal::Ending(end));
-            }
-            if entries.has_failure(&request, &shared.registry) {
-                return Ok(None);
-            }
-            if let Some(answer) = entries.answer(&request, &shared.registry) {
-                return Ok(Some(answer));
-            }
             entries.take_run(Instant::now()).map(|()| entries.permits(missed.mount()))
         };
         match taken {
@@ -210,19 +223,15 @@ async fn answer(shared: Arc<Shared>, request: Arc<GuestRequest>) -> Ran {
             Err(later) => sleep_until(later).await,
         }
     };
-    let mut run = ClientRun { shared: Arc::clone(&shared), permit: None, has_begun: false };
+    run.is_budgeted = true;
     drop(turn);
     run.permit = permits.acquire_owned().await.ok();
     // It may be another request's response by now.
-    let answer = shared.entries().answer(&request, &shared.registry);
-    if answer.is_some() {
-        return Ok(answer);
-    }
     let Err(missed) = find() else { return Ok(None) };
     run.has_begun = true;
     let answer = missed.run(&shared.state).await;
     shared.entries().ran();
-    shared.ran(&request);
+    shared.end_run(&request, &answer);
     Ok(Some(answer))
 }
 
@@ -252,7 +261,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Client, ClientRun, Content, Waiter};
+    use super::{Arc, Client, ClientRun, Content, OwnResponse, Waiter};
     use crate::http::connections::Peer;
     use crate::http::live::fixture::{Fixture, request};
     use crate::http::live::resolve::Answer;
@@ -266,17 +275,23 @@ mod tests {
     async fn a_run_whose_client_leaves_gives_back_what_it_has_taken() {
         let fixture = Fixture::new();
         let shared = &fixture.live.0;
+        let since = fixture.publisher.reader().peek().generation();
         let permits = Arc::new(Semaphore::new(1));
         let now = Instant::now();
         // Until the budget has no further one.
         let take = || shared.entries().take_run(now).is_ok();
         while take() {}
         for has_begun in [false, true] {
+            let own = || shared.own_response(&request("/state"), since);
+            let OwnResponse::Run(key) = own() else { panic!("it is the first one") };
+            let OwnResponse::Later(_, ended) = own() else { panic!("it is recorded") };
             let permit = Arc::clone(&permits).try_acquire_owned().ok();
             assert!(permit.is_some());
-            drop(ClientRun { shared: Arc::clone(shared), permit, has_begun });
+            let shared = Arc::clone(shared);
+            drop(ClientRun { shared, key, is_budgeted: true, permit, has_begun });
             assert_eq!(take(), !has_begun);
-            assert!(shared.due.notified().now_or_never().is_some(), "the evaluator waits");
+            assert_eq!(ended.now_or_never().is_some(), !has_begun);
+            assert!(fixture.live.0.due.notified().now_or_never().is_some(), "the evaluator waits");
         }
         assert_eq!(permits.available_permits(), 1);
     }

@@ -376,7 +376,8 @@ async fn a_client_that_leaves_during_a_run_causes_no_other_one_at_once() {
     table.entries.remove(added.id, &table.client);
     let failure = failure(&table.answer().await);
     table.end(task, failure.clone());
-    let own = table.entries.own_response(&table.request, &table.fixture.registry);
+    let since = table.fixture.publisher.reader().peek().generation();
+    let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
     let OwnResponse::Later(earliest, _) = own else { panic!("the run is known") };
     // The next client's failure is repeated after the interval.
     table.change();
@@ -387,42 +388,53 @@ async fn a_client_that_leaves_during_a_run_causes_no_other_one_at_once() {
 
 /// Their responses may not be cached, and a client can leave during its run.
 #[tokio::test]
-async fn equal_requests_share_answers_and_other_runs_of_theirs_are_later() {
+async fn equal_requests_share_the_answer_of_a_run_and_other_runs_of_theirs_are_later() {
     let mut table = Table::new("/state", LiveLimits::default());
-    let other = request("/state?a");
-    let is_run = |own| matches!(own, OwnResponse::Run);
-    let own = |table: &mut Table, request: &GuestRequest| {
-        table.entries.own_response(request, &table.fixture.registry)
+    let since = table.fixture.publisher.reader().peek().generation();
+    let own = |table: &mut Table, request: &GuestRequest, since| {
+        table.entries.own_response(request, since, &table.fixture.registry)
     };
+    let end = |table: &mut Table, answer: &Answer| {
+        let request = Arc::clone(&table.request);
+        table.entries.end_run(&request, Some(answer), &table.fixture.registry);
+    };
+    let is_run = |own| matches!(own, OwnResponse::Run(_));
+    let is_answered = |own| matches!(own, OwnResponse::Answered(_));
     let equal = Arc::clone(&table.request);
-    assert!(is_run(own(&mut table, &equal)));
-    let OwnResponse::Later(_, answered) = own(&mut table, &equal) else { panic!("it has begun") };
-    assert!(is_run(own(&mut table, &other)), "of another request");
-    let added = table.join().await;
-    assert!(answered.now_or_never().is_some());
-    let response = table.answer().await.outcome.unwrap();
-    let answer = own(&mut table, &equal);
-    let OwnResponse::Answered(Answer { outcome: Ok(shared), .. }) = answer else {
-        panic!("an equal request has it")
+    assert!(is_run(own(&mut table, &equal, since)));
+    let OwnResponse::Later(_, ended) = own(&mut table, &equal, since) else {
+        panic!("it has begun")
     };
-    assert!(Arc::ptr_eq(&shared, &response));
-    assert!(!matches!(own(&mut table, &other), OwnResponse::Answered(_)));
-    // On another state, it may be another one.
+    let others = ["/state?a", "/chains"].map(request);
+    for other in &others {
+        assert!(is_run(own(&mut table, other, since)), "of another request");
+    }
+    let mut of_other_host = request("/state");
+    of_other_host.headers.insert("host", "other".parse().unwrap());
+    assert!(is_run(own(&mut table, &of_other_host, since)), "of another request");
+    let answer = table.answer().await;
+    end(&mut table, &answer);
+    assert!(ended.now_or_never().is_some());
+    let OwnResponse::Answered(shared) = own(&mut table, &equal, since) else {
+        panic!("it has ended")
+    };
+    assert!(Arc::ptr_eq(&shared.outcome.unwrap(), answer.outcome.as_ref().unwrap()));
+    for other in others.iter().chain([&of_other_host]) {
+        assert!(!is_answered(own(&mut table, other, since)));
+    }
+    let failed = failure(&answer);
+    end(&mut table, &failed);
+    assert!(is_answered(own(&mut table, &equal, since)));
+    // A client that comes after a publication needs an answer after it.
     table.change();
-    assert!(matches!(own(&mut table, &equal), OwnResponse::Later(..)));
-    // The module would fail again on the same state only.
-    let task = table.begin_one();
-    let failed = failure(&table.answer().await);
-    table.end(task, failed);
-    let OwnResponse::Answered(failed) = own(&mut table, &equal) else { panic!("it failed") };
-    assert!(failed.is_failure);
-    table.change();
-    assert!(matches!(own(&mut table, &equal), OwnResponse::Later(..)));
-    table.entries.remove(added.id, &table.client);
-    let added = table.join().await;
-    assert!(matches!(own(&mut table, &equal), OwnResponse::Answered(_)));
-    table.entries.remove(added.id, &table.client);
-    assert!(matches!(own(&mut table, &equal), OwnResponse::Later(..)));
+    let later = table.fixture.publisher.reader().peek().generation();
+    assert!(is_answered(own(&mut table, &equal, since)));
+    assert!(!is_answered(own(&mut table, &equal, later)));
+    end(&mut table, &answer);
+    assert!(!is_answered(own(&mut table, &equal, later)));
+    let answer = table.answer().await;
+    end(&mut table, &answer);
+    assert!(is_answered(own(&mut table, &equal, later)));
 }
 
 #[tokio::test]
