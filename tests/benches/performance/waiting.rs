@@ -1,6 +1,6 @@
 //! Clients that wait for changes: memory for each event stream, the time until the last of
 //! 10,000 streams has a change, runs of modules, hits next to 10,000 streams, and the size of
-//! patches. The server and its clients are on different cores.
+//! patches. Except for the memory, the server and its clients are on different cores.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -80,15 +80,18 @@ pub(super) async fn find_all(
     exchanges: &[Exchange],
     sample: &Arc<Snapshot>,
 ) -> Vec<Volatile> {
-    let own = requests.iter().map(|(request, state)| (Arc::clone(&request.request), *state));
+    let own = requests.iter().filter(|(request, _)| request.request.method == Method::GET);
+    let is_own =
+        |target: &str| own.clone().any(|(request, _)| request.request.target.as_str() == target);
     let targets = exchanges.iter().filter_map(Exchange::successful_target);
-    let targets: BTreeSet<&str> = targets.collect();
+    let targets: BTreeSet<&str> = targets.filter(|target| !is_own(target)).collect();
     let declared = targets.into_iter().filter_map(|target| {
         let target = PathAndQuery::try_from(target).ok()?;
         Some((Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new())), sample))
     });
     let mut found: Vec<Volatile> = Vec::new();
-    for (request, snapshot) in own.filter(|(own, _)| own.method == Method::GET).chain(declared) {
+    let own = own.clone().map(|(request, state)| (Arc::clone(&request.request), *state));
+    for (request, snapshot) in own.chain(declared) {
         let volatile = Volatile::find(module, &request, snapshot).await;
         let is_new = |volatile: &Volatile| found.iter().all(|known| !known.is_of(volatile));
         found.extend(volatile.filter(is_new));
