@@ -78,6 +78,7 @@ pub(super) use entries::OwnResponse;
 pub(super) use event_stream::{EventStream, StreamConnection, StreamedEvents};
 pub(super) use interest::Interest;
 pub use limits::LiveLimits;
+use recent_runs::{RunKey, RunNumber};
 pub(super) use resolve::{Answer, Outcome};
 pub use tally::{LiveStatus, LiveTally};
 pub(super) use waiter::Waiter;
@@ -152,13 +153,12 @@ impl Live {
     /// Returns how a request that waits gets its response, which is not cached, if it came when this
     /// generation was the newest one: clients that connect again and again cause no more runs than
     /// `min-interval` allows.
-    pub(super) fn own_response(&self, request: &GuestRequest, since: Generation) -> OwnResponse {
+    pub(super) fn own_response(
+        &self,
+        request: &GuestRequest,
+        since: Generation,
+    ) -> OwnResponse<OwnRun> {
         self.0.own_response(request, since)
-    }
-
-    /// Records the end of a run for a request that waits.
-    pub(super) fn end_run(&self, request: &GuestRequest, answer: &Answer) {
-        self.0.end_run(request, answer);
     }
 
     /// Ends all waits within this time, each one at a random moment.
@@ -177,15 +177,46 @@ impl Drop for Live {
     }
 }
 
-impl Shared {
-    fn own_response(&self, request: &GuestRequest, since: Generation) -> OwnResponse {
-        self.entries().own_response(request, since, &self.registry)
+/// A run for a request that waits, which may begin. If it is dropped, it has no answer.
+pub(super) struct OwnRun {
+    shared: Arc<Shared>,
+    key: RunKey,
+    number: RunNumber,
+}
+
+impl OwnRun {
+    /// Records the end of the run.
+    pub(super) fn end(self, answer: &Answer) {
+        self.shared.entries().end_run(self.key, self.number, answer);
+        // It is forgotten after the interval.
+        self.shared.due.notify_one();
     }
 
-    fn end_run(&self, request: &GuestRequest, answer: &Answer) {
-        let is_cached = resolve::find(&self.registry, &self.state, request).is_ok();
-        let shared = (!is_cached).then_some(answer);
-        self.entries().end_run(request, shared, &self.registry);
+    /// Records that the run is not needed.
+    pub(super) fn cancel(self) {
+        self.shared.entries().cancel_run(self.key, self.number);
+    }
+}
+
+impl Drop for OwnRun {
+    fn drop(&mut self) {
+        self.shared.entries().abort_run(self.key, self.number);
+    }
+}
+
+impl Shared {
+    fn own_response(
+        self: &Arc<Self>,
+        request: &GuestRequest,
+        since: Generation,
+    ) -> OwnResponse<OwnRun> {
+        match self.entries().own_response(request, since, &self.registry) {
+            OwnResponse::Answered(answer) => OwnResponse::Answered(answer),
+            OwnResponse::Later(time, ended) => OwnResponse::Later(time, ended),
+            OwnResponse::Run((key, number)) => {
+                OwnResponse::Run(OwnRun { shared: Arc::clone(self), key, number })
+            }
+        }
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {

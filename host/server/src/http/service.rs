@@ -24,7 +24,9 @@ use super::fleet_generation;
 use super::host;
 use super::live::event_stream::{self, NoStream, StreamHead};
 use super::live::long_poll::{self, has, long_poll};
-use super::live::{self, Answer, Client, EventStream, Interest, Live, Outcome, OwnResponse};
+use super::live::{
+    self, Answer, Client, EventStream, Interest, Live, Outcome, OwnResponse, OwnRun,
+};
 use super::outgoing::{HttpResponse, Outgoing};
 use super::received_body::ReceivedBody;
 use super::reply;
@@ -227,9 +229,10 @@ impl Service {
                 _ => None,
             };
             let mut pending = pending;
-            if let Some(waiting) = &waiting {
+            let mut run = None;
+            if let Some(waiting) = waiting {
                 // Boxed, as the wait is.
-                pending = Box::pin(self.pace(&mount, pending, waiting, asked_at)).await;
+                (pending, run) = Box::pin(self.pace(&mount, pending, &waiting, asked_at)).await;
                 asked_at = self.state.peek().generation();
             }
             let (active, outcome, origin) = match pending {
@@ -257,8 +260,8 @@ impl Service {
                 is_failure,
                 asked_at,
             };
-            if let (Some(waiting), Origin::Run) = (waiting, origin) {
-                self.live.end_run(&waiting, &answer(outcome.clone()));
+            if let Some(run) = run {
+                run.end(&answer(outcome.clone()));
             }
             if let Ok(response) = &outcome
                 && let Err(refusal) = self.execute(response, &request, &id).await
@@ -330,19 +333,20 @@ impl Service {
         mut pending: Pending,
         waiting: &GuestRequest,
         since: Generation,
-    ) -> Pending {
+    ) -> (Pending, Option<OwnRun>) {
         while let Pending::Run { guest_request, .. } = &pending {
-            match self.live.own_response(waiting, since) {
-                OwnResponse::Run(_) => break,
-                OwnResponse::Later(time, ended) => drop(timeout_at(time, ended).await),
+            let (time, ended) = match self.live.own_response(waiting, since) {
+                OwnResponse::Run(run) => return (pending, Some(run)),
+                OwnResponse::Later(time, ended) => (time, ended),
                 OwnResponse::Answered(answer) => match &answer.active {
                     Some(active) if Arc::ptr_eq(mount, &answer.mount) => {
-                        return Pending::Answered(Arc::clone(active), answer);
+                        return (Pending::Answered(Arc::clone(active), answer), None);
                     }
                     // Another mount has the path now.
                     _ => break,
                 },
-            }
+            };
+            // A response that is cached from now on notifies those that wait.
             let Some(active) = mount.active() else { break };
             let guest_request = Arc::clone(guest_request);
             let request = RequestRef::from(&*guest_request);
@@ -352,8 +356,11 @@ impl Service {
                 }
                 Err(uncached) => Pending::Run { guest_request, uncached },
             };
+            if let Pending::Run { .. } = pending {
+                timeout_at(time, ended).await.ok();
+            }
         }
-        pending
+        (pending, None)
     }
 
     /// Returns the HTTP response to a request that waits for a change, or for a stream.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::header::HeaderName;
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::{GuestRequest, StateValue};
 use relayer_rest_state::{Generation, Snapshot};
@@ -19,7 +20,7 @@ use super::content::Content;
 use super::due::{DueEntries, EntryId};
 use super::key::Key;
 use super::limits::LiveLimits;
-use super::recent_runs::{RecentRuns, RunKey};
+use super::recent_runs::{IDS, RecentRuns, RunKey, RunNumber};
 use super::resolve::Answer;
 use super::run_budget::RunBudget;
 use super::tally::{CountedBytes, LiveTally};
@@ -112,11 +113,11 @@ pub(super) enum NotAdded {
 }
 
 /// How a client that waits gets a response of its own.
-pub(in crate::http) enum OwnResponse {
+pub(in crate::http) enum OwnResponse<R> {
     /// It is that of a run for an equal request.
     Answered(Answer),
-    /// By a run, which may begin now, and is recorded with this key.
-    Run(RunKey),
+    /// By this run, which may begin now, and is recorded.
+    Run(R),
     /// By a run at this time at the earliest, or as soon as a run for an equal request ends.
     Later(Instant, OwnedNotified),
 }
@@ -241,13 +242,12 @@ impl Entries {
         request: &GuestRequest,
         since: Generation,
         registry: &Registry,
-    ) -> OwnResponse {
-        let key = self.run_key(request, registry);
+    ) -> OwnResponse<(RunKey, RunNumber)> {
+        let mounts = registry.now();
+        let key = self.recent_runs.key(request, mounts.route(request.target.path()).path());
         let now = Instant::now();
         let Some((time, ended)) = self.recent_runs.next(key, now) else {
-            // Another client that comes during the run waits, also if this one leaves.
-            self.recent_runs.begin(key, now);
-            return OwnResponse::Run(key);
+            return OwnResponse::Run((key, self.recent_runs.begin(key, now)));
         };
         let answer = self.recent_runs.answer(key, request, since);
         match answer.filter(|answer| answer.is_current(registry, request.target.path())) {
@@ -256,40 +256,48 @@ impl Entries {
         }
     }
 
-    /// Returns the key of the runs for a request.
-    fn run_key(&self, request: &GuestRequest, registry: &Registry) -> RunKey {
-        let mounts = registry.now();
-        self.recent_runs.key(request, mounts.route(request.target.path()).path())
+    /// Records the end of a run, whose answer equal requests share if it is not cached.
+    pub(super) fn end_run(&mut self, key: RunKey, number: RunNumber, answer: &Answer) {
+        let is_own = match &answer.outcome {
+            // The cache tells such requests apart, too.
+            Ok(response) => {
+                let reads_id = |name: &HeaderName| IDS.contains(&name.as_str());
+                answer.has_commands()
+                    || response.reads().is_complete() && response.reads().headers().any(reads_id)
+            }
+            // Without a run, there is nothing to limit.
+            Err(_) => !answer.is_failure,
+        };
+        if is_own {
+            return self.recent_runs.cancel(key, number);
+        }
+        let kept = self.kept(answer);
+        self.recent_runs.end(key, number, kept, Instant::now());
     }
 
-    /// Records the end of a run for a request, with the answer that equal requests share, if it is
-    /// not cached.
-    pub(super) fn end_run(
-        &mut self,
-        request: &GuestRequest,
-        answer: Option<&Answer>,
-        registry: &Registry,
-    ) {
-        let key = self.run_key(request, registry);
-        let counted = |answer: &Answer| {
-            let size = match &answer.outcome {
-                Ok(response) => response.size(),
-                Err(response) => response.body().len(),
-            };
-            Some((answer.clone(), self.tally.count(size, self.limits.memory.as_u64())?))
+    /// Returns an answer for equal requests, if it is not cached, and there is memory for it.
+    fn kept(&mut self, answer: &Answer) -> Option<(Answer, CountedBytes)> {
+        let size = match &answer.outcome {
+            Ok(response) => {
+                answer.mount.cache().uncacheable(response)?;
+                response.size()
+            }
+            Err(response) => response.body().len(),
         };
-        let answer = answer.filter(|answer| !answer.has_commands()).and_then(counted);
-        self.recent_runs.end(key, answer, Instant::now());
+        self.recent_runs.forget(Instant::now());
+        // Clients that wait need the rest.
+        let limit = self.limits.memory.as_u64() / 2;
+        Some((answer.clone(), self.tally.count(size, limit)?))
     }
 
     /// Records that a run that may begin is not needed.
-    pub(super) fn cancel_run(&mut self, key: RunKey) {
-        self.recent_runs.cancel(key);
+    pub(super) fn cancel_run(&mut self, key: RunKey, number: RunNumber) {
+        self.recent_runs.cancel(key, number);
     }
 
-    /// Forgets the runs before `min-interval`.
-    pub(super) fn forget_runs(&mut self) {
-        self.recent_runs.forget(Instant::now());
+    /// Records that a run has no answer.
+    pub(super) fn abort_run(&mut self, key: RunKey, number: RunNumber) {
+        self.recent_runs.abort(key, number, Instant::now());
     }
 
     /// Returns the permits of the evaluations of a mount.
@@ -411,6 +419,16 @@ impl Entries {
         self.due.first().map(|(time, _)| self.budget.next(now).max(time))
     }
 
+    /// Returns when answers that equal requests share can be forgotten.
+    pub(super) fn next_forgotten(&self) -> Option<Instant> {
+        self.recent_runs.next_end()
+    }
+
+    /// Forgets the answers that equal requests share no longer.
+    pub(super) fn forget_runs(&mut self) {
+        self.recent_runs.forget(Instant::now());
+    }
+
     /// Records the answer to a task, and whether the module was run for it.
     pub(super) fn complete(
         &mut self,
@@ -422,7 +440,10 @@ impl Entries {
         let Task { id, request, .. } = task;
         if was_run {
             self.tally.ran();
-            self.end_run(&request, None, registry);
+            let key = self.recent_runs.key(&request, answer.mount.path());
+            let is_shared = answer.is_failure || answer.outcome.is_ok() && !answer.has_commands();
+            let kept = if is_shared { self.kept(&answer) } else { None };
+            self.recent_runs.record(key, kept, Instant::now());
         } else {
             self.budget.give_back();
         }

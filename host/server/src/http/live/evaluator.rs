@@ -32,7 +32,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 break;
             }
             entries.observe(&shared.state.snapshot());
-            (entries.take_due(Instant::now()), entries.next_due(Instant::now()))
+            entries.forget_runs();
+            let tasks = entries.take_due(Instant::now());
+            let next = [entries.next_due(Instant::now()), entries.next_forgotten()];
+            (tasks, next.into_iter().flatten().min())
         };
         running.extend(tasks.into_iter().map(|task| evaluate(&shared, task)));
         let due = async {
@@ -52,10 +55,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                     shared.entries().activated(&shared.registry);
                 }
             }
-            _ = releases.tick() => {
-                cache::release_unused_copies();
-                shared.entries().forget_runs();
-            }
+            _ = releases.tick() => cache::release_unused_copies(),
             () = shared.due.notified() => {}
             () = due => {}
         }

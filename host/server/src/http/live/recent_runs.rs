@@ -17,9 +17,10 @@ use super::tally::CountedBytes;
 use crate::registry::MountPath;
 
 /// Headers that differ for each request.
-const IDS: [&str; 3] = ["x-request-id", "traceparent", "tracestate"];
+pub(super) const IDS: [&str; 5] =
+    ["x-request-id", "traceparent", "tracestate", "last-event-id", "x-relayer-min-generation"];
 
-/// The runs within `min-interval`.
+/// The runs in progress, and those within `min-interval`.
 pub(super) struct RecentRuns {
     min_interval: Duration,
     /// The maximum number of runs.
@@ -27,28 +28,39 @@ pub(super) struct RecentRuns {
     hasher: RandomState,
     /// The newest run for each request.
     runs: HashMap<RunKey, RecentRun>,
-    /// The times of all runs, in their order.
+    /// The times of begins and ends, in their order.
     order: VecDeque<(Instant, RunKey)>,
+    next: RunNumber,
 }
 
 struct RecentRun {
-    /// The time of its begin, or of its end.
+    /// The time of its begin, or of its end with an answer.
     time: Instant,
+    /// The run in progress.
+    running: Option<RunNumber>,
     /// Its answer, with the memory of that.
     answer: Option<(Answer, CountedBytes)>,
     /// Notified at its end.
     ended: Arc<Notify>,
 }
 
-/// The hash of a request. If two have the same, one of them is delayed by the interval at most.
+/// The keyed hash of a request: others have the same one with a probability of 2⁻⁶⁴.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::http) struct RunKey(u64);
+pub(super) struct RunKey(u64);
+
+/// The number of a run.
+pub(super) type RunNumber = u64;
 
 impl RecentRuns {
     pub(super) fn new(min_interval: Duration, room: u32) -> Self {
-        let room = room as usize;
-        let hasher = RandomState::new();
-        Self { min_interval, room, hasher, runs: HashMap::new(), order: VecDeque::new() }
+        Self {
+            min_interval,
+            room: room as usize,
+            hasher: RandomState::new(),
+            runs: HashMap::new(),
+            order: VecDeque::new(),
+            next: 0,
+        }
     }
 
     /// Returns the key of the runs for a request of this mount.
@@ -61,45 +73,77 @@ impl RecentRuns {
         RunKey(self.hasher.hash_one((mount, &request.target, headers)))
     }
 
-    /// Records a run that begins now. Without room, it is not recorded.
-    pub(super) fn begin(&mut self, key: RunKey, now: Instant) {
+    /// Records a run that begins now, if there is room.
+    pub(super) fn begin(&mut self, key: RunKey, now: Instant) -> RunNumber {
         self.forget(now);
-        self.add(key, now);
+        let number = self.next;
+        self.next += 1;
+        if let Some(run) = self.at(key, now) {
+            run.running = Some(number);
+        }
+        number
     }
 
-    /// Records a run that ends now, with its answer if there is memory for that.
+    /// Records that a run ends now, if it is still the newest one: with its answer if it has one that
+    /// others can share, and there is memory for that.
     pub(super) fn end(
+        &mut self,
+        key: RunKey,
+        number: RunNumber,
+        answer: Option<(Answer, CountedBytes)>,
+        now: Instant,
+    ) {
+        if self.runs.get(&key).is_some_and(|run| run.running == Some(number)) {
+            self.record(key, answer, now);
+        }
+    }
+
+    /// Records a run that ends now, whose begin was not recorded.
+    pub(super) fn record(
         &mut self,
         key: RunKey,
         answer: Option<(Answer, CountedBytes)>,
         now: Instant,
     ) {
         self.forget(now);
-        if let Some(run) = self.add(key, now) {
+        if let Some(run) = self.at(key, now) {
+            run.running = None;
             run.answer = answer;
             run.ended.notify_waiters();
         }
     }
 
-    /// Forgets a run that did not begin after all.
-    pub(super) fn cancel(&mut self, key: RunKey) {
-        if let Some(run) = self.runs.remove(&key) {
+    /// Forgets a run that did not begin after all, or after which equal requests need not wait.
+    pub(super) fn cancel(&mut self, key: RunKey, number: RunNumber) {
+        if self.runs.get(&key).is_some_and(|run| run.running == Some(number))
+            && let Some(run) = self.runs.remove(&key)
+        {
             run.ended.notify_waiters();
         }
     }
 
-    fn add(&mut self, key: RunKey, now: Instant) -> Option<&mut RecentRun> {
+    /// Records that a run has no answer, because its client has left.
+    pub(super) fn abort(&mut self, key: RunKey, number: RunNumber, now: Instant) {
+        if let Some(run) = self.runs.get_mut(&key).filter(|run| run.running == Some(number)) {
+            run.running = None;
+            run.ended.notify_waiters();
+            self.order.push_back((now, key));
+        }
+    }
+
+    /// Returns the record of a run that begins or ends now, if there is room.
+    fn at(&mut self, key: RunKey, now: Instant) -> Option<&mut RecentRun> {
         if self.runs.len() >= self.room && !self.runs.contains_key(&key) {
             return None;
         }
         self.order.push_back((now, key));
-        let new = || RecentRun { time: now, answer: None, ended: Arc::default() };
+        let new = || RecentRun { time: now, running: None, answer: None, ended: Arc::default() };
         let run = self.runs.entry(key).or_insert_with(new);
         run.time = now;
         Some(run)
     }
 
-    /// Returns the time of the last run, if that was within the interval.
+    /// Returns the time of the last run, if that is in progress or was within the interval.
     pub(super) fn last(&mut self, key: RunKey, now: Instant) -> Option<Instant> {
         self.forget(now);
         self.runs.get(&key).map(|run| run.time)
@@ -108,8 +152,11 @@ impl RecentRuns {
     /// Returns the time until which the next run must wait, and a future that completes when the last
     /// one ends; `None` if the next run may begin.
     pub(super) fn next(&mut self, key: RunKey, now: Instant) -> Option<(Instant, OwnedNotified)> {
-        let time = self.last(key, now)? + self.min_interval;
-        Some((time, Arc::clone(&self.runs[&key].ended).notified_owned()))
+        self.forget(now);
+        let run = self.runs.get(&key)?;
+        // A run that takes longer is not repeated before its end.
+        let since = if run.running.is_some() { now } else { run.time };
+        Some((since + self.min_interval, Arc::clone(&run.ended).notified_owned()))
     }
 
     /// Returns the answer of the last run to a request with this key that came when this generation
@@ -133,16 +180,22 @@ impl RecentRuns {
         is_answer.then_some(answer)
     }
 
-    /// Forgets the runs before the interval.
+    /// Forgets the runs that ended before the interval.
     pub(super) fn forget(&mut self, now: Instant) {
         while let Some((time, key)) = self.order.front().copied()
             && time + self.min_interval <= now
         {
             self.order.pop_front();
-            if self.runs.get(&key).is_some_and(|run| run.time == time) {
+            let is_old = |run: &RecentRun| run.time + self.min_interval <= now;
+            if self.runs.get(&key).is_some_and(|run| run.running.is_none() && is_old(run)) {
                 self.runs.remove(&key);
             }
         }
+    }
+
+    /// Returns when the next run is to be forgotten.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        self.order.front().map(|(time, _)| *time + self.min_interval)
     }
 }
 
@@ -151,42 +204,67 @@ mod tests {
     use super::{Duration, Instant, RecentRuns, RunKey};
     use futures_util::FutureExt;
 
+    const INTERVAL: Duration = Duration::from_millis(50);
+
     #[test]
     fn runs_are_known_until_the_interval_is_over() {
-        let interval = Duration::from_millis(50);
-        let mut runs = RecentRuns::new(interval, 2);
+        let mut runs = RecentRuns::new(INTERVAL, 2);
         let start = Instant::now();
         let [first, second, third] = [1, 2, 3].map(RunKey);
         assert_eq!(runs.last(first, start), None);
-        runs.begin(first, start);
-        let later = start + interval / 2;
-        runs.end(second, None, later);
+        let number = runs.begin(first, start);
+        let later = start + INTERVAL / 2;
+        runs.record(second, None, later);
         runs.begin(third, later);
         assert_eq!(runs.last(first, later), Some(start));
         assert_eq!(runs.last(third, later), None, "there is no room");
-        // A later run of the same request counts instead of the one before.
-        runs.end(first, None, later);
-        assert_eq!(runs.last(first, start + interval), Some(later));
-        let end = later + interval;
-        assert_eq!([first, second].map(|key| runs.last(key, end)), [None, None]);
-        assert!(runs.runs.is_empty() && runs.order.is_empty());
+        // A run in progress is known for longer.
+        assert_eq!(runs.last(first, start + INTERVAL * 3), Some(start));
+        assert_eq!(runs.last(second, start + INTERVAL * 3), None);
+        let end = start + INTERVAL * 3;
+        runs.end(first, number, None, end);
+        assert_eq!(runs.last(first, end + INTERVAL / 2), Some(end));
+        assert_eq!(runs.last(first, end + INTERVAL), None);
+        assert!(runs.runs.is_empty() && runs.order.is_empty() && runs.next_end().is_none());
     }
 
     #[test]
     fn the_end_of_a_run_ends_the_waits_for_the_next_one() {
-        let mut runs = RecentRuns::new(Duration::from_millis(50), 2);
+        let mut runs = RecentRuns::new(INTERVAL, 2);
         let start = Instant::now();
         let [key, other] = [1, 2].map(RunKey);
         assert!(runs.next(key, start).is_none());
-        runs.begin(key, start);
-        runs.begin(other, start);
+        let number = runs.begin(key, start);
+        let number_of_other = runs.begin(other, start);
         let (time, ended) = runs.next(key, start).unwrap();
-        assert_eq!(time, start + runs.min_interval);
+        assert_eq!(time, start + INTERVAL);
         let (_, of_other) = runs.next(other, start).unwrap();
-        runs.end(key, None, start);
+        runs.end(key, number, None, start);
         assert!(ended.now_or_never().is_some() && of_other.now_or_never().is_none());
         let (_, of_other) = runs.next(other, start).unwrap();
-        runs.cancel(other);
+        runs.cancel(other, number_of_other);
         assert!(of_other.now_or_never().is_some() && runs.next(other, start).is_none());
+    }
+
+    #[test]
+    fn a_run_is_aborted_without_a_later_one() {
+        let mut runs = RecentRuns::new(INTERVAL, 2);
+        let start = Instant::now();
+        let key = RunKey(1);
+        let first = runs.begin(key, start);
+        let (_, ended) = runs.next(key, start).unwrap();
+        let later = start + INTERVAL / 2;
+        runs.abort(key, first, later);
+        assert!(ended.now_or_never().is_some());
+        assert_eq!(runs.next(key, later).unwrap().0, start + INTERVAL, "it has begun");
+        let next = start + INTERVAL;
+        assert!(runs.next(key, next).is_none());
+        let second = runs.begin(key, next);
+        for old in [RecentRuns::cancel, |runs: &mut RecentRuns, key, number| {
+            runs.abort(key, number, Instant::now());
+        }] {
+            old(&mut runs, key, first);
+            assert_eq!(runs.runs[&key].running, Some(second));
+        }
     }
 }

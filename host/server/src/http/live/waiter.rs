@@ -12,7 +12,6 @@ use super::client::Client;
 use super::content::Content;
 use super::entries::{Added, NotAdded, OwnResponse};
 use super::key::Key;
-use super::recent_runs::RunKey;
 use super::resolve::{self, Answer};
 use super::version::Version;
 use super::{Refusal, Shared};
@@ -157,24 +156,17 @@ impl Drop for Waiter {
     }
 }
 
-/// A run for a client, which may begin.
-struct ClientRun {
+/// A run of the budget.
+struct BudgetedRun {
     shared: Arc<Shared>,
-    key: RunKey,
-    /// Whether the budget has it.
-    is_budgeted: bool,
     permit: Option<OwnedSemaphorePermit>,
     has_begun: bool,
 }
 
-impl Drop for ClientRun {
+impl Drop for BudgetedRun {
     fn drop(&mut self) {
         if !self.has_begun {
-            let mut entries = self.shared.entries();
-            entries.cancel_run(self.key);
-            if self.is_budgeted {
-                entries.give_back_run();
-            }
+            self.shared.entries().give_back_run();
         }
         // The evaluator may have waited for the permit, or for the budget.
         drop(self.permit.take());
@@ -185,33 +177,39 @@ impl Drop for ClientRun {
 /// Returns the answer to a request by a run of the module, as soon as the budget has one, and the
 /// mount may begin an evaluation. May be cancelled.
 async fn answer(shared: Arc<Shared>, request: Arc<GuestRequest>) -> Ran {
-    let find = || resolve::find(&shared.registry, &shared.state, &request);
     let since = shared.state.peek().generation();
-    // Returns whether the client joins the failure of equal requests.
-    let joins_failure = || {
-        let entries = shared.entries();
-        match entries.ending() {
-            Some(end) => Err(Refusal::Ending(end)),
-            None => Ok(entries.has_failure(&request, &shared.registry)),
-        }
-    };
-    let key = loop {
-        if find().is_ok() || joins_failure()? {
+    let run = loop {
+        // A response that is cached from now on notifies those that wait.
+        let own = shared.own_response(&request, since);
+        if is_answered(&shared, &request)? {
+            if let OwnResponse::Run(run) = own {
+                run.cancel();
+            }
             return Ok(None);
         }
-        match shared.own_response(&request, since) {
+        match own {
             OwnResponse::Answered(answer) => return Ok(Some(answer)),
-            OwnResponse::Run(key) => break key,
+            OwnResponse::Run(run) => break run,
             OwnResponse::Later(time, ended) => drop(timeout_at(time, ended).await),
         }
     };
-    let (is_budgeted, permit, has_begun) = (false, None, false);
-    let mut run = ClientRun { shared: Arc::clone(&shared), key, is_budgeted, permit, has_begun };
+    let Some(answer) = run_within_budget(&shared, &request).await? else {
+        run.cancel();
+        return Ok(None);
+    };
+    run.end(&answer);
+    Ok(Some(answer))
+}
+
+/// Runs a module as soon as the budget has a run, and the mount may begin an evaluation. Returns
+/// `None` if no run is needed any more.
+async fn run_within_budget(shared: &Arc<Shared>, request: &Arc<GuestRequest>) -> Ran {
+    let find = || resolve::find(&shared.registry, &shared.state, request);
     // Clients take turns: if all waited for the budget, each run would wake all of them.
     let turn = shared.turn.lock().await;
     let permits = loop {
         let Err(missed) = find() else { return Ok(None) };
-        if joins_failure()? {
+        if is_answered(shared, request)? {
             return Ok(None);
         }
         let taken = {
@@ -223,16 +221,31 @@ async fn answer(shared: Arc<Shared>, request: Arc<GuestRequest>) -> Ran {
             Err(later) => sleep_until(later).await,
         }
     };
-    run.is_budgeted = true;
+    let shared = Arc::clone(shared);
+    let mut run = BudgetedRun { shared, permit: None, has_begun: false };
     drop(turn);
     run.permit = permits.acquire_owned().await.ok();
     // It may be another request's response by now.
     let Err(missed) = find() else { return Ok(None) };
     run.has_begun = true;
-    let answer = missed.run(&shared.state).await;
-    shared.entries().ran();
-    shared.end_run(&request, &answer);
+    let answer = missed.run(&run.shared.state).await;
+    run.shared.entries().ran();
     Ok(Some(answer))
+}
+
+/// Returns whether a request has a cached response, or the failure of equal requests.
+///
+/// # Errors
+/// Returns an error if the server ends all waits.
+fn is_answered(shared: &Shared, request: &GuestRequest) -> Result<bool, Refusal> {
+    if resolve::find(&shared.registry, &shared.state, request).is_ok() {
+        return Ok(true);
+    }
+    let entries = shared.entries();
+    match entries.ending() {
+        Some(end) => Err(Refusal::Ending(end)),
+        None => Ok(entries.has_failure(request, &shared.registry)),
+    }
 }
 
 impl Shared {
@@ -261,7 +274,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Client, ClientRun, Content, OwnResponse, Waiter};
+    use super::{Arc, BudgetedRun, Client, Content, Waiter};
     use crate::http::connections::Peer;
     use crate::http::live::fixture::{Fixture, request};
     use crate::http::live::resolve::Answer;
@@ -275,23 +288,17 @@ mod tests {
     async fn a_run_whose_client_leaves_gives_back_what_it_has_taken() {
         let fixture = Fixture::new();
         let shared = &fixture.live.0;
-        let since = fixture.publisher.reader().peek().generation();
         let permits = Arc::new(Semaphore::new(1));
         let now = Instant::now();
         // Until the budget has no further one.
         let take = || shared.entries().take_run(now).is_ok();
         while take() {}
         for has_begun in [false, true] {
-            let own = || shared.own_response(&request("/state"), since);
-            let OwnResponse::Run(key) = own() else { panic!("it is the first one") };
-            let OwnResponse::Later(_, ended) = own() else { panic!("it is recorded") };
             let permit = Arc::clone(&permits).try_acquire_owned().ok();
             assert!(permit.is_some());
-            let shared = Arc::clone(shared);
-            drop(ClientRun { shared, key, is_budgeted: true, permit, has_begun });
+            drop(BudgetedRun { shared: Arc::clone(shared), permit, has_begun });
             assert_eq!(take(), !has_begun);
-            assert_eq!(ended.now_or_never().is_some(), !has_begun);
-            assert!(fixture.live.0.due.notified().now_or_never().is_some(), "the evaluator waits");
+            assert!(shared.due.notified().now_or_never().is_some(), "the evaluator waits");
         }
         assert_eq!(permits.available_permits(), 1);
     }

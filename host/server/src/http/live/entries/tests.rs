@@ -369,7 +369,7 @@ async fn a_failure_on_an_older_state_is_repeated_at_once() {
 
 #[tokio::test]
 async fn a_client_that_leaves_during_a_run_causes_no_other_one_at_once() {
-    let mut table = Table::new("/state", LiveLimits::default());
+    let mut table = Table::new("/state", patient());
     let added = table.join().await;
     table.change();
     let task = table.begin_one();
@@ -378,63 +378,83 @@ async fn a_client_that_leaves_during_a_run_causes_no_other_one_at_once() {
     table.end(task, failure.clone());
     let since = table.fixture.publisher.reader().peek().generation();
     let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
-    let OwnResponse::Later(earliest, _) = own else { panic!("the run is known") };
+    let OwnResponse::Answered(_) = own else { panic!("the run is known") };
     // The next client's failure is repeated after the interval.
     table.change();
     let _client = table.add(failure);
     let next = table.entries.next_due(table.now).unwrap();
-    assert!(next >= earliest);
+    assert!(next >= Instant::now() + table.limits.min_interval / 2);
+}
+
+/// Returns limits for runs that are not forgotten during a test.
+fn patient() -> LiveLimits {
+    LiveLimits { min_interval: Duration::from_hours(1), ..LiveLimits::default() }
 }
 
 /// Their responses may not be cached, and a client can leave during its run.
 #[tokio::test]
 async fn equal_requests_share_the_answer_of_a_run_and_other_runs_of_theirs_are_later() {
-    let mut table = Table::new("/state", LiveLimits::default());
+    let mut table = Table::on(Fixture::with_limits("response-cache = '0B'"), "/state", patient());
+    let own = |table: &mut Table, headers: &[(&'static str, &str)], target: &str, since| {
+        let mut request = request(target);
+        for (name, value) in headers {
+            request.headers.insert(*name, value.parse().unwrap());
+        }
+        table.entries.own_response(&request, since, &table.fixture.registry)
+    };
     let since = table.fixture.publisher.reader().peek().generation();
-    let own = |table: &mut Table, request: &GuestRequest, since| {
-        table.entries.own_response(request, since, &table.fixture.registry)
+    // Each has another id.
+    let mut number = 0;
+    let mut equal = |table: &mut Table, since| {
+        number += 1;
+        own(table, &[("x-request-id", &number.to_string())], "/state", since)
     };
-    let end = |table: &mut Table, answer: &Answer| {
-        let request = Arc::clone(&table.request);
-        table.entries.end_run(&request, Some(answer), &table.fixture.registry);
-    };
-    let is_run = |own| matches!(own, OwnResponse::Run(_));
-    let is_answered = |own| matches!(own, OwnResponse::Answered(_));
-    let equal = Arc::clone(&table.request);
-    assert!(is_run(own(&mut table, &equal, since)));
-    let OwnResponse::Later(_, ended) = own(&mut table, &equal, since) else {
-        panic!("it has begun")
-    };
-    let others = ["/state?a", "/chains"].map(request);
-    for other in &others {
-        assert!(is_run(own(&mut table, other, since)), "of another request");
+    let OwnResponse::Run((key, run)) = equal(&mut table, since) else { panic!("it is new") };
+    let OwnResponse::Later(_, ended) = equal(&mut table, since) else { panic!("it has begun") };
+    for (target, headers) in [
+        ("/state?a", &[][..]),
+        ("/chains", &[]),
+        ("/state", &[("host", "a")]),
+        ("/state", &[("range", "a")]),
+    ] {
+        let response = own(&mut table, headers, target, since);
+        assert!(matches!(response, OwnResponse::Run(_)), "{target} is of another request");
     }
-    let mut of_other_host = request("/state");
-    of_other_host.headers.insert("host", "other".parse().unwrap());
-    assert!(is_run(own(&mut table, &of_other_host, since)), "of another request");
     let answer = table.answer().await;
-    end(&mut table, &answer);
+    table.entries.end_run(key, run, &answer);
     assert!(ended.now_or_never().is_some());
-    let OwnResponse::Answered(shared) = own(&mut table, &equal, since) else {
-        panic!("it has ended")
-    };
+    let OwnResponse::Answered(shared) = equal(&mut table, since) else { panic!("it has ended") };
     assert!(Arc::ptr_eq(&shared.outcome.unwrap(), answer.outcome.as_ref().unwrap()));
-    for other in others.iter().chain([&of_other_host]) {
-        assert!(!is_answered(own(&mut table, other, since)));
-    }
-    let failed = failure(&answer);
-    end(&mut table, &failed);
-    assert!(is_answered(own(&mut table, &equal, since)));
     // A client that comes after a publication needs an answer after it.
     table.change();
     let later = table.fixture.publisher.reader().peek().generation();
-    assert!(is_answered(own(&mut table, &equal, since)));
-    assert!(!is_answered(own(&mut table, &equal, later)));
-    end(&mut table, &answer);
-    assert!(!is_answered(own(&mut table, &equal, later)));
+    assert!(matches!(equal(&mut table, since), OwnResponse::Answered(_)));
+    assert!(matches!(equal(&mut table, later), OwnResponse::Later(..)));
+    // Such as the one of the evaluator.
     let answer = table.answer().await;
-    end(&mut table, &answer);
-    assert!(is_answered(own(&mut table, &equal, later)));
+    let _client = table.add(answer);
+    table.change();
+    let last = table.fixture.publisher.reader().peek().generation();
+    table.now += table.limits.min_interval;
+    let task = table.begin_one();
+    let answer = table.answer().await;
+    table.end(task, answer);
+    assert!(matches!(equal(&mut table, last), OwnResponse::Answered(_)));
+}
+
+/// An error of the host is not the answer of a run.
+#[tokio::test]
+async fn equal_requests_share_failures_and_no_other_errors() {
+    let mut table = Table::new("/state", patient());
+    let since = table.fixture.publisher.reader().peek().generation();
+    let failed = failure(&table.answer().await);
+    for is_failure in [false, true] {
+        let mut own = || table.entries.own_response(&table.request, since, &table.fixture.registry);
+        let OwnResponse::Run((key, run)) = own() else { panic!("nothing is kept") };
+        table.entries.end_run(key, run, &Answer { is_failure, ..failed.clone() });
+    }
+    let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
+    assert!(matches!(own, OwnResponse::Answered(Answer { is_failure: true, .. })));
 }
 
 #[tokio::test]
