@@ -161,6 +161,11 @@ impl Live {
         self.0.own_response(request, since)
     }
 
+    /// Returns whether the server ends all waits.
+    pub(super) fn is_ending(&self) -> bool {
+        self.0.entries().ending().is_some()
+    }
+
     /// Ends all waits within this time, each one at a random moment.
     pub(super) fn end(&self, within: Duration) {
         let now = Instant::now();

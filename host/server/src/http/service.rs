@@ -356,6 +356,9 @@ impl Service {
                 }
                 Err(uncached) => Pending::Run { guest_request, uncached },
             };
+            if self.live.is_ending() {
+                break;
+            }
             if let Pending::Run { .. } = pending {
                 timeout_at(time, ended).await.ok();
             }

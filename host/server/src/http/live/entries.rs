@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::HeaderName;
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::{GuestRequest, StateValue};
 use relayer_rest_state::{Generation, Snapshot};
@@ -20,7 +19,7 @@ use super::content::Content;
 use super::due::{DueEntries, EntryId};
 use super::key::Key;
 use super::limits::LiveLimits;
-use super::recent_runs::{IDS, RecentRuns, RunKey, RunNumber};
+use super::recent_runs::{RecentRuns, RunKey, RunNumber};
 use super::resolve::Answer;
 use super::run_budget::RunBudget;
 use super::tally::{CountedBytes, LiveTally};
@@ -132,7 +131,8 @@ pub(super) struct Task {
 impl Entries {
     pub(super) fn new(limits: LiveLimits, tally: LiveTally, seen: Arc<Snapshot>) -> Self {
         let budget = RunBudget::new(limits.runs_per_second);
-        let recent_runs = RecentRuns::new(limits.min_interval, limits.entries);
+        let memory = limits.memory.as_u64() / 4;
+        let recent_runs = RecentRuns::new(limits.min_interval, limits.entries, memory);
         Self {
             limits,
             tally,
@@ -256,38 +256,9 @@ impl Entries {
         }
     }
 
-    /// Records the end of a run, whose answer equal requests share if it is not cached.
+    /// Records the end of a run, whose answer equal requests share.
     pub(super) fn end_run(&mut self, key: RunKey, number: RunNumber, answer: &Answer) {
-        let is_own = match &answer.outcome {
-            // The cache tells such requests apart, too.
-            Ok(response) => {
-                let reads_id = |name: &HeaderName| IDS.contains(&name.as_str());
-                answer.has_commands()
-                    || response.reads().is_complete() && response.reads().headers().any(reads_id)
-            }
-            // Without a run, there is nothing to limit.
-            Err(_) => !answer.is_failure,
-        };
-        if is_own {
-            return self.recent_runs.cancel(key, number);
-        }
-        let kept = self.kept(answer);
-        self.recent_runs.end(key, number, kept, Instant::now());
-    }
-
-    /// Returns an answer for equal requests, if it is not cached, and there is memory for it.
-    fn kept(&mut self, answer: &Answer) -> Option<(Answer, CountedBytes)> {
-        let size = match &answer.outcome {
-            Ok(response) => {
-                answer.mount.cache().uncacheable(response)?;
-                response.size()
-            }
-            Err(response) => response.body().len(),
-        };
-        self.recent_runs.forget(Instant::now());
-        // Clients that wait need the rest.
-        let limit = self.limits.memory.as_u64() / 2;
-        Some((answer.clone(), self.tally.count(size, limit)?))
+        self.recent_runs.end(key, number, answer, Instant::now());
     }
 
     /// Records that a run that may begin is not needed.
@@ -441,9 +412,7 @@ impl Entries {
         if was_run {
             self.tally.ran();
             let key = self.recent_runs.key(&request, answer.mount.path());
-            let is_shared = answer.is_failure || answer.outcome.is_ok() && !answer.has_commands();
-            let kept = if is_shared { self.kept(&answer) } else { None };
-            self.recent_runs.record(key, kept, Instant::now());
+            self.recent_runs.record(key, &answer, Instant::now());
         } else {
             self.budget.give_back();
         }
@@ -479,6 +448,7 @@ impl Entries {
     /// Ends all waits until this moment.
     pub(super) fn end(&mut self, end: Instant) {
         let end = *self.ending.get_or_insert(end);
+        self.recent_runs.notify_all();
         for id in self.by_id.keys().copied().collect::<Vec<_>>() {
             self.retire(id);
             self.publish(id, Content::Ended(end));

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::header::HeaderName;
 use relayer_rest_sandbox::GuestRequest;
 use relayer_rest_state::Generation;
 use tokio::sync::Notify;
@@ -13,11 +14,10 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 use super::resolve::Answer;
-use super::tally::CountedBytes;
 use crate::registry::MountPath;
 
 /// Headers that differ for each request.
-pub(super) const IDS: [&str; 5] =
+const IDS: [&str; 5] =
     ["x-request-id", "traceparent", "tracestate", "last-event-id", "x-relayer-min-generation"];
 
 /// The runs in progress, and those within `min-interval`.
@@ -25,6 +25,10 @@ pub(super) struct RecentRuns {
     min_interval: Duration,
     /// The maximum number of runs.
     room: usize,
+    /// The maximum size of all answers, in bytes.
+    max_size: u64,
+    /// The size of all answers, in bytes.
+    size: u64,
     hasher: RandomState,
     /// The newest run for each request.
     runs: HashMap<RunKey, RecentRun>,
@@ -38,8 +42,10 @@ struct RecentRun {
     time: Instant,
     /// The run in progress.
     running: Option<RunNumber>,
-    /// Its answer, with the memory of that.
-    answer: Option<(Answer, CountedBytes)>,
+    /// Whether its answer is for its request only, so that no other one waits for it.
+    is_own: bool,
+    /// Its answer, with the size of that in bytes.
+    answer: Option<(Answer, u64)>,
     /// Notified at its end.
     ended: Arc<Notify>,
 }
@@ -52,10 +58,12 @@ pub(super) struct RunKey(u64);
 pub(super) type RunNumber = u64;
 
 impl RecentRuns {
-    pub(super) fn new(min_interval: Duration, room: u32) -> Self {
+    pub(super) fn new(min_interval: Duration, room: u32, max_size: u64) -> Self {
         Self {
             min_interval,
             room: room as usize,
+            max_size,
+            size: 0,
             hasher: RandomState::new(),
             runs: HashMap::new(),
             order: VecDeque::new(),
@@ -84,50 +92,67 @@ impl RecentRuns {
         number
     }
 
-    /// Records that a run ends now, if it is still the newest one: with its answer if it has one that
-    /// others can share, and there is memory for that.
-    pub(super) fn end(
-        &mut self,
-        key: RunKey,
-        number: RunNumber,
-        answer: Option<(Answer, CountedBytes)>,
-        now: Instant,
-    ) {
-        if self.runs.get(&key).is_some_and(|run| run.running == Some(number)) {
+    /// Records that a run ends now, if it is still the newest one.
+    pub(super) fn end(&mut self, key: RunKey, number: RunNumber, answer: &Answer, now: Instant) {
+        if self.is_running(key, number) {
             self.record(key, answer, now);
         }
     }
 
-    /// Records a run that ends now, whose begin was not recorded.
-    pub(super) fn record(
-        &mut self,
-        key: RunKey,
-        answer: Option<(Answer, CountedBytes)>,
-        now: Instant,
-    ) {
+    /// Records a run that ends now, with its answer if others can share it, and there is memory for
+    /// that.
+    pub(super) fn record(&mut self, key: RunKey, answer: &Answer, now: Instant) {
         self.forget(now);
-        if let Some(run) = self.at(key, now) {
-            run.running = None;
-            run.answer = answer;
-            run.ended.notify_waiters();
+        let is_own = is_own(answer);
+        let size = size(answer);
+        let before = self.runs.get_mut(&key).and_then(|run| run.answer.take());
+        self.size -= before.map_or(0, |(_, size)| size);
+        let is_kept = !is_own && self.size + size <= self.max_size;
+        let Some(run) = self.at(key, now) else { return };
+        run.running = None;
+        run.is_own = is_own;
+        run.ended.notify_waiters();
+        if is_kept {
+            run.answer = Some((answer.clone(), size));
+            self.size += size;
         }
     }
 
-    /// Forgets a run that did not begin after all, or after which equal requests need not wait.
+    /// Forgets a run that did not begin after all.
     pub(super) fn cancel(&mut self, key: RunKey, number: RunNumber) {
-        if self.runs.get(&key).is_some_and(|run| run.running == Some(number))
-            && let Some(run) = self.runs.remove(&key)
-        {
-            run.ended.notify_waiters();
+        if self.is_running(key, number) {
+            self.remove(key);
         }
     }
 
     /// Records that a run has no answer, because its client has left.
     pub(super) fn abort(&mut self, key: RunKey, number: RunNumber, now: Instant) {
-        if let Some(run) = self.runs.get_mut(&key).filter(|run| run.running == Some(number)) {
-            run.running = None;
+        if !self.is_running(key, number) {
+            return;
+        }
+        match self.runs.get_mut(&key) {
+            // Its place in the order is there still.
+            Some(run) if run.time + self.min_interval > now => {
+                run.running = None;
+                run.ended.notify_waiters();
+            }
+            _ => self.remove(key),
+        }
+    }
+
+    /// Ends the waits of all requests for runs.
+    pub(super) fn notify_all(&self) {
+        self.runs.values().for_each(|run| run.ended.notify_waiters());
+    }
+
+    fn is_running(&self, key: RunKey, number: RunNumber) -> bool {
+        self.runs.get(&key).is_some_and(|run| run.running == Some(number))
+    }
+
+    fn remove(&mut self, key: RunKey) {
+        if let Some(run) = self.runs.remove(&key) {
+            self.size -= run.answer.map_or(0, |(_, size)| size);
             run.ended.notify_waiters();
-            self.order.push_back((now, key));
         }
     }
 
@@ -137,7 +162,13 @@ impl RecentRuns {
             return None;
         }
         self.order.push_back((now, key));
-        let new = || RecentRun { time: now, running: None, answer: None, ended: Arc::default() };
+        let new = || RecentRun {
+            time: now,
+            running: None,
+            is_own: false,
+            answer: None,
+            ended: Arc::default(),
+        };
         let run = self.runs.entry(key).or_insert_with(new);
         run.time = now;
         Some(run)
@@ -153,7 +184,7 @@ impl RecentRuns {
     /// one ends; `None` if the next run may begin.
     pub(super) fn next(&mut self, key: RunKey, now: Instant) -> Option<(Instant, OwnedNotified)> {
         self.forget(now);
-        let run = self.runs.get(&key)?;
+        let run = self.runs.get(&key).filter(|run| !run.is_own)?;
         // A run that takes longer is not repeated before its end.
         let since = if run.running.is_some() { now } else { run.time };
         Some((since + self.min_interval, Arc::clone(&run.ended).notified_owned()))
@@ -188,7 +219,7 @@ impl RecentRuns {
             self.order.pop_front();
             let is_old = |run: &RecentRun| run.time + self.min_interval <= now;
             if self.runs.get(&key).is_some_and(|run| run.running.is_none() && is_old(run)) {
-                self.runs.remove(&key);
+                self.remove(key);
             }
         }
     }
@@ -199,38 +230,79 @@ impl RecentRuns {
     }
 }
 
+/// Returns whether an answer is for its request only.
+fn is_own(answer: &Answer) -> bool {
+    match &answer.outcome {
+        // The cache tells requests apart by the ids that were read, too.
+        Ok(response) => {
+            let reads_id = |name: &HeaderName| IDS.contains(&name.as_str());
+            answer.has_commands()
+                || response.reads().is_complete() && response.reads().headers().any(reads_id)
+        }
+        // Without a run, there is nothing to limit.
+        Err(_) => !answer.is_failure,
+    }
+}
+
+/// Returns the size of an answer, in bytes.
+fn size(answer: &Answer) -> u64 {
+    let size = match &answer.outcome {
+        Ok(response) => response.size(),
+        Err(response) => response.body().len(),
+    };
+    size as u64
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Instant, RecentRuns, RunKey};
+    use super::{Answer, Duration, Instant, RecentRuns, RunKey, size};
+    use crate::http::live::fixture::Fixture;
     use futures_util::FutureExt;
 
     const INTERVAL: Duration = Duration::from_millis(50);
 
-    #[test]
-    fn runs_are_known_until_the_interval_is_over() {
-        let mut runs = RecentRuns::new(INTERVAL, 2);
+    #[tokio::test]
+    async fn runs_are_known_until_the_interval_is_over() {
+        let answer = Fixture::new().answer().await;
+        let mut runs = RecentRuns::new(INTERVAL, 2, u64::MAX);
         let start = Instant::now();
         let [first, second, third] = [1, 2, 3].map(RunKey);
         assert_eq!(runs.last(first, start), None);
         let number = runs.begin(first, start);
         let later = start + INTERVAL / 2;
-        runs.record(second, None, later);
+        runs.record(second, &answer, later);
         runs.begin(third, later);
         assert_eq!(runs.last(first, later), Some(start));
         assert_eq!(runs.last(third, later), None, "there is no room");
         // A run in progress is known for longer.
-        assert_eq!(runs.last(first, start + INTERVAL * 3), Some(start));
-        assert_eq!(runs.last(second, start + INTERVAL * 3), None);
         let end = start + INTERVAL * 3;
-        runs.end(first, number, None, end);
+        assert_eq!(runs.last(first, end), Some(start));
+        assert_eq!(runs.last(second, end), None);
+        assert_eq!(runs.size, 0);
+        runs.end(first, number, &answer, end);
         assert_eq!(runs.last(first, end + INTERVAL / 2), Some(end));
         assert_eq!(runs.last(first, end + INTERVAL), None);
         assert!(runs.runs.is_empty() && runs.order.is_empty() && runs.next_end().is_none());
     }
 
-    #[test]
-    fn the_end_of_a_run_ends_the_waits_for_the_next_one() {
-        let mut runs = RecentRuns::new(INTERVAL, 2);
+    #[tokio::test]
+    async fn answers_take_a_limited_memory() {
+        let answer = Fixture::new().answer().await;
+        let mut runs = RecentRuns::new(INTERVAL, 3, 2 * size(&answer));
+        let start = Instant::now();
+        for key in [1, 1, 2, 3].map(RunKey) {
+            runs.record(key, &answer, start);
+        }
+        let kept = [1, 2, 3].map(|key| runs.runs[&RunKey(key)].answer.is_some());
+        assert_eq!((kept, runs.size), ([true, true, false], 2 * size(&answer)));
+        runs.forget(start + INTERVAL);
+        assert_eq!(runs.size, 0);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_run_ends_the_waits_for_the_next_one() {
+        let answer = Fixture::new().answer().await;
+        let mut runs = RecentRuns::new(INTERVAL, 2, u64::MAX);
         let start = Instant::now();
         let [key, other] = [1, 2].map(RunKey);
         assert!(runs.next(key, start).is_none());
@@ -239,16 +311,30 @@ mod tests {
         let (time, ended) = runs.next(key, start).unwrap();
         assert_eq!(time, start + INTERVAL);
         let (_, of_other) = runs.next(other, start).unwrap();
-        runs.end(key, number, None, start);
+        runs.end(key, number, &answer, start);
         assert!(ended.now_or_never().is_some() && of_other.now_or_never().is_none());
         let (_, of_other) = runs.next(other, start).unwrap();
         runs.cancel(other, number_of_other);
         assert!(of_other.now_or_never().is_some() && runs.next(other, start).is_none());
     }
 
+    /// It has not run the module, or is another one for each request.
+    #[tokio::test]
+    async fn no_request_waits_for_an_answer_that_it_cannot_share() {
+        let mut answer = Fixture::new().answer().await;
+        answer.outcome = Err(hyper::Response::default().into());
+        let mut runs = RecentRuns::new(INTERVAL, 2, u64::MAX);
+        let (key, start) = (RunKey(1), Instant::now());
+        for is_failure in [false, true] {
+            runs.record(key, &Answer { is_failure, ..answer.clone() }, start);
+            assert_eq!(runs.next(key, start).is_none(), !is_failure);
+            assert_eq!(runs.size, 0);
+        }
+    }
+
     #[test]
-    fn a_run_is_aborted_without_a_later_one() {
-        let mut runs = RecentRuns::new(INTERVAL, 2);
+    fn an_aborted_run_delays_the_next_one_for_the_interval_after_its_begin() {
+        let mut runs = RecentRuns::new(INTERVAL, 2, u64::MAX);
         let start = Instant::now();
         let key = RunKey(1);
         let first = runs.begin(key, start);
@@ -260,11 +346,14 @@ mod tests {
         let next = start + INTERVAL;
         assert!(runs.next(key, next).is_none());
         let second = runs.begin(key, next);
-        for old in [RecentRuns::cancel, |runs: &mut RecentRuns, key, number| {
-            runs.abort(key, number, Instant::now());
-        }] {
-            old(&mut runs, key, first);
-            assert_eq!(runs.runs[&key].running, Some(second));
-        }
+        runs.cancel(key, first);
+        runs.abort(key, first, next);
+        assert_eq!(runs.runs[&key].running, Some(second));
+        // The interval is over at its end.
+        let end = next + INTERVAL * 2;
+        let (time, ended) = runs.next(key, end).unwrap();
+        assert_eq!(time, end + INTERVAL);
+        runs.abort(key, second, end);
+        assert!(ended.now_or_never().is_some() && runs.next(key, end).is_none());
     }
 }
