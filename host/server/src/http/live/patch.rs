@@ -25,7 +25,11 @@ enum Level<'a> {
 
 type Members<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Returns the memory that it takes at most to compare two documents, in bytes.
+/// The memory of each thread to compare documents, in bytes.
+const OF_THREAD: usize = 256 << 10;
+
+/// Returns the memory that it takes at most to compare two documents, in bytes, besides that of the
+/// thread.
 pub(super) fn memory(before: &[u8], now: &[u8]) -> usize {
     let of_document = |text: &[u8]| {
         let nodes = text.iter().map(|byte| match byte {
@@ -36,7 +40,8 @@ pub(super) fn memory(before: &[u8], now: &[u8]) -> usize {
         nodes.sum::<usize>()
     };
     // With the names of the members and of the path, and the patches.
-    of_document(before) + of_document(now) + 2 * before.len() + 4 * now.len()
+    let both = of_document(before) + of_document(now) + 2 * before.len() + 4 * now.len();
+    both.saturating_sub(OF_THREAD)
 }
 
 /// Returns the patch from a document to another one, if it is shorter than half of that. Returns

@@ -146,7 +146,7 @@ mod tests {
     use super::super::LiveTally;
     use super::super::content::Content;
     use super::super::fixture::Fixture;
-    use super::Body;
+    use super::{Body, patch};
 
     #[tokio::test]
     async fn a_patch_is_made_once_for_all_clients() {
@@ -164,5 +164,25 @@ mod tests {
         let [one, other, later] = [one, other, later].map(|event| event.unwrap().text().as_ptr());
         assert_eq!((other, later), (one, one));
         assert!(body.patch_from(0).await.is_none(), "of a version that is not known any more");
+    }
+
+    #[tokio::test]
+    async fn large_versions_are_compared_only_if_there_is_memory() {
+        let fixture = Fixture::new();
+        let content = async || Content::Response(fixture.answer().await.outcome.unwrap());
+        let worker =
+            |id| Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None };
+        fixture.publisher.update_state(|state| state.workers.extend((0..1_000).map(worker)));
+        let before = content().await.text().unwrap().clone();
+        fixture.publisher.update_state(|state| state.workers.push(worker(1_000)));
+        let now = content().await;
+        let needed = patch::memory(&before, now.text().unwrap()) as u64;
+        let patch = async |limit| {
+            let counted = LiveTally::default().count(0, limit);
+            let now = Content::Response(fixture.answer().await.outcome.unwrap());
+            Body::new(2, now, vec![(1, before.clone())], counted).patch_from(1).await
+        };
+        assert!(needed > 0 && patch(needed - 1).await.is_none());
+        assert!(patch(needed + 1_024).await.is_some());
     }
 }
