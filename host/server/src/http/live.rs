@@ -18,7 +18,8 @@
 //! | `version.rs` | a version of a response, which all waiters of an entry share |
 //! | `entries.rs` | the entries, by key and by the values that their responses read |
 //! | `due.rs` | the entries to evaluate, with a limit for each mount |
-//! | `recent_runs.rs` | the runs of the last moments, which are not repeated at once |
+//! | `recent_runs.rs` | the runs of the last moments, whose answers equal requests share |
+//! | `own_run.rs` | how a request that waits gets a response that is not cached |
 //! | `evaluator.rs` | runs the modules of entries whose values changed, on a thread of its own |
 //! | `changes.rs` | notices publications, and activations of modules |
 //! | `run_budget.rs` | the limit of runs a second |
@@ -51,6 +52,7 @@ mod interest;
 mod key;
 mod limits;
 pub(super) mod long_poll;
+mod own_run;
 mod patch;
 mod recent_runs;
 mod resolve;
@@ -74,11 +76,10 @@ use tracing::warn;
 use crate::registry::Registry;
 pub(super) use client::Client;
 use entries::Entries;
-pub(super) use entries::OwnResponse;
 pub(super) use event_stream::{EventStream, StreamConnection, StreamedEvents};
 pub(super) use interest::Interest;
 pub use limits::LiveLimits;
-use recent_runs::{RunKey, RunNumber};
+pub(super) use own_run::{OwnResponse, OwnRun};
 pub(super) use resolve::{Answer, Outcome};
 pub use tally::{LiveStatus, LiveTally};
 pub(super) use waiter::Waiter;
@@ -182,48 +183,7 @@ impl Drop for Live {
     }
 }
 
-/// A run for a request that waits, which may begin. If it is dropped, it has no answer.
-pub(super) struct OwnRun {
-    shared: Arc<Shared>,
-    key: RunKey,
-    number: RunNumber,
-}
-
-impl OwnRun {
-    /// Records the end of the run.
-    pub(super) fn end(self, answer: &Answer) {
-        self.shared.entries().end_run(self.key, self.number, answer);
-        // It is forgotten after the interval.
-        self.shared.due.notify_one();
-    }
-
-    /// Records that the run is not needed.
-    pub(super) fn cancel(self) {
-        self.shared.entries().cancel_run(self.key, self.number);
-    }
-}
-
-impl Drop for OwnRun {
-    fn drop(&mut self) {
-        self.shared.entries().abort_run(self.key, self.number);
-    }
-}
-
 impl Shared {
-    fn own_response(
-        self: &Arc<Self>,
-        request: &GuestRequest,
-        since: Generation,
-    ) -> OwnResponse<OwnRun> {
-        match self.entries().own_response(request, since, &self.registry) {
-            OwnResponse::Answered(answer) => OwnResponse::Answered(answer),
-            OwnResponse::Later(time, ended) => OwnResponse::Later(time, ended),
-            OwnResponse::Run((key, number)) => {
-                OwnResponse::Run(OwnRun { shared: Arc::clone(self), key, number })
-            }
-        }
-    }
-
     fn entries(&self) -> MutexGuard<'_, Entries> {
         // Nothing that panics is done while it is held.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)

@@ -7,7 +7,6 @@ use std::time::Duration;
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::{GuestRequest, StateValue};
 use relayer_rest_state::{Generation, Snapshot};
-use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -19,6 +18,7 @@ use super::content::Content;
 use super::due::{DueEntries, EntryId};
 use super::key::Key;
 use super::limits::LiveLimits;
+use super::own_run::OwnResponse;
 use super::recent_runs::{RecentRuns, RunKey, RunNumber};
 use super::resolve::Answer;
 use super::run_budget::RunBudget;
@@ -109,16 +109,6 @@ pub(super) enum NotAdded {
     Refused(Refusal),
     /// The answer is of a module that is not active any more.
     Outdated,
-}
-
-/// How a client that waits gets a response of its own.
-pub(in crate::http) enum OwnResponse<R> {
-    /// It is that of a run for an equal request.
-    Answered(Answer),
-    /// By this run, which may begin now, and is recorded.
-    Run(R),
-    /// By a run at this time at the earliest, or as soon as a run for an equal request ends.
-    Later(Instant, OwnedNotified),
 }
 
 /// An entry to evaluate.

@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::Client;
 use super::content::Content;
-use super::entries::{Added, NotAdded, OwnResponse};
+use super::entries::{Added, NotAdded};
 use super::key::Key;
+use super::own_run::OwnResponse;
 use super::resolve::{self, Answer};
 use super::version::Version;
 use super::{Refusal, Shared};
