@@ -14,8 +14,24 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::wait::{DEADLINE, until, until_async, within};
 
+/// The time without a request after which a server closes a connection: the default of
+/// `http.idle`.
+const IDLE: Duration = Duration::from_secs(10);
+
 /// A connection that speaks HTTP.
-pub enum Client {
+///
+/// It is opened again if the server has closed it for idleness: on a slow machine, a test may
+/// take that long between two requests.
+pub struct Client {
+    connection: Connection,
+    address: SocketAddr,
+    /// When it was opened, or the last response has ended.
+    last_used: Instant,
+    /// The shortest time without a request after which the server may close the connection.
+    idle: Duration,
+}
+
+enum Connection {
     /// HTTP/1.1, one request after the other.
     Http1(http1::SendRequest<Empty<Bytes>>),
     /// HTTP/2 with prior knowledge.
@@ -47,53 +63,74 @@ impl Client {
     ///
     /// Returns an error if nothing listens there.
     pub async fn try_http1(address: SocketAddr) -> std::io::Result<Self> {
-        Ok(Self::handshake(TcpStream::connect(address).await?).await)
+        let stream = TcpStream::connect(address).await?;
+        Ok(Self::new(Connection::http1(stream).await, address))
     }
 
     /// Connects with HTTP/1.1, from another loopback address.
     pub async fn http1_from(own: [u8; 4], address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((own, 0).into()).unwrap();
-        Self::handshake(socket.connect(address).await.unwrap()).await
-    }
-
-    async fn handshake(stream: TcpStream) -> Self {
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self::Http1(sender)
+        let stream = socket.connect(address).await.unwrap();
+        Self::new(Connection::http1(stream).await, address)
     }
 
     /// Connects with HTTP/2.
     pub async fn http2(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        let (sender, connection) =
-            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self::Http2(sender)
+        let builder = http2::Builder::new(TokioExecutor::new());
+        Self::new(Connection::http2(&builder, stream).await, address)
     }
 
     /// Connects with HTTP/2, and sends a PING at this interval, idle or not.
     pub async fn http2_with_pings(address: SocketAddr, every: Duration) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(every)
-            .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
-        Self::Http2(sender)
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new()).keep_alive_interval(every).keep_alive_while_idle(true);
+        Self::new(Connection::http2(&builder, stream).await, address)
+    }
+
+    fn new(connection: Connection, address: SocketAddr) -> Self {
+        Self { connection, address, last_used: Instant::now(), idle: IDLE }
+    }
+
+    /// Expects that the server may close the connection after this time without a request.
+    #[must_use]
+    pub fn idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// Returns what sends requests on this connection.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it does not speak HTTP/2.
+    #[must_use]
+    pub fn http2_sender(&self) -> http2::SendRequest<Empty<Bytes>> {
+        match &self.connection {
+            Connection::Http1(_) => panic!("it speaks HTTP/1.1"),
+            Connection::Http2(sender) => sender.clone(),
+        }
+    }
+
+    /// Returns another client on the same connection.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it does not speak HTTP/2.
+    #[must_use]
+    pub fn on_same_connection(&self) -> Self {
+        Self { connection: Connection::Http2(self.http2_sender()), ..*self }
     }
 
     /// Waits until the server has closed the connection.
     pub async fn closed(&mut self) {
-        match self {
-            Self::Http1(sender) => {
+        match &mut self.connection {
+            Connection::Http1(sender) => {
                 let is_closed = async || sender.ready().await.is_err() || sender.is_closed();
                 until_async("the server closes the connection", is_closed).await;
             }
-            Self::Http2(sender) => {
+            Connection::Http2(sender) => {
                 until("the server closes the connection", || sender.is_closed()).await;
             }
         }
@@ -137,13 +174,33 @@ impl Client {
     }
 
     /// Sends a request with any method and further headers.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the server closes the connection, except for idleness.
     pub async fn request_with(
         &mut self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
     ) -> Response {
-        self.try_request_with(method, path, headers).await.unwrap()
+        loop {
+            let last_used = self.last_used;
+            let error = match self.try_request_with(method, path, headers).await {
+                Ok(response) => return response,
+                Err(error) => error,
+            };
+            let silent = last_used.elapsed();
+            assert!(silent >= self.idle, "closed {silent:?} after the last response: {error}");
+            let stream = TcpStream::connect(self.address).await.unwrap();
+            self.connection = match self.connection {
+                Connection::Http1(_) => Connection::http1(stream).await,
+                Connection::Http2(_) => {
+                    Connection::http2(&http2::Builder::new(TokioExecutor::new()), stream).await
+                }
+            };
+            self.last_used = Instant::now();
+        }
     }
 
     /// Sends a request with any method and further headers.
@@ -160,6 +217,7 @@ impl Client {
     ) -> hyper::Result<Response> {
         let (head, body) = self.begin(method, path, headers).await?.into_parts();
         let body = body.collect().await?.to_bytes();
+        self.last_used = Instant::now();
         Ok(Response { version: head.version, status: head.status, headers: head.headers, body })
     }
 
@@ -175,25 +233,39 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
     ) -> hyper::Result<hyper::Response<Incoming>> {
-        let uri = match self {
-            Self::Http1(_) => path.to_owned(),
-            Self::Http2(_) => format!("http://localhost{path}"),
+        let uri = match self.connection {
+            Connection::Http1(_) => path.to_owned(),
+            Connection::Http2(_) => format!("http://localhost{path}"),
         };
         let mut request = Request::builder().method(method).uri(uri);
-        if matches!(self, Self::Http1(_)) {
+        if matches!(self.connection, Connection::Http1(_)) {
             request = request.header("host", "localhost");
         }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(Empty::new()).unwrap();
-        match self {
-            Self::Http1(sender) => {
+        match &mut self.connection {
+            Connection::Http1(sender) => {
                 sender.ready().await?;
                 sender.send_request(request).await
             }
-            Self::Http2(sender) => sender.send_request(request).await,
+            Connection::Http2(sender) => sender.send_request(request).await,
         }
+    }
+}
+
+impl Connection {
+    async fn http1(stream: TcpStream) -> Self {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self::Http1(sender)
+    }
+
+    async fn http2(builder: &http2::Builder<TokioExecutor>, stream: TcpStream) -> Self {
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self::Http2(sender)
     }
 }
 

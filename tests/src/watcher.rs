@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::client::{Client, Response};
+use crate::client::Client;
 use crate::wait::within;
 
 /// The shortest time after which a server may close a connection without a request: the
@@ -23,10 +23,10 @@ impl Watcher {
     #[must_use]
     pub fn start(address: SocketAddr) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut kept = Kept { address, open: None };
         let watching = tokio::spawn({
             let stop = Arc::clone(&stop);
             async move {
+                let mut kept = Client::http1(address).await.idle(MIN_IDLE);
                 let mut count = 0;
                 while !stop.load(Relaxed) {
                     // A cached response, an uncached one, and one on a new connection.
@@ -35,7 +35,7 @@ impl Watcher {
                         let response = within("a response to the watcher", kept.get(path)).await;
                         assert_eq!((response.status.as_u16(), path), (status, path));
                     }
-                    let mut new = Kept { address, open: None };
+                    let mut new = Client::http1(address).await.idle(MIN_IDLE);
                     let response = new.get("/version");
                     assert_eq!(within("a new connection", response).await.status, 200);
                     count += 1;
@@ -56,41 +56,5 @@ impl Watcher {
     pub async fn stop(self) {
         self.stop.store(true, Relaxed);
         assert!(self.watching.await.unwrap() > 0);
-    }
-}
-
-/// A connection that is kept, and opened again if the server closes it for idleness: on a
-/// busy machine, this client may take that long between two requests.
-struct Kept {
-    address: SocketAddr,
-    /// The connection, and when it was opened or the last request was sent on it.
-    open: Option<(Client, Instant)>,
-}
-
-impl Kept {
-    /// Sends a GET request for a path.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the server closes the connection earlier than for idleness.
-    async fn get(&mut self, path: &str) -> Response {
-        loop {
-            let begin = Instant::now();
-            let (mut client, last) = match self.open.take() {
-                Some(open) => open,
-                None => (Client::http1(self.address).await, begin),
-            };
-            let sent = Instant::now();
-            match client.try_request_with("GET", path, &[]).await {
-                Ok(response) => {
-                    self.open = Some((client, sent));
-                    return response;
-                }
-                Err(error) => {
-                    let silent = last.elapsed();
-                    assert!(silent >= MIN_IDLE, "closed after {silent:?}: {error}");
-                }
-            }
-        }
     }
 }

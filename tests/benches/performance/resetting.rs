@@ -89,9 +89,7 @@ fn reset_streams(address: SocketAddr, target: &'static str) -> usize {
         let start = Instant::now();
         let mut count = 0;
         while start.elapsed() < TIME {
-            let Client::Http2(mut sender) = Client::http2(address).await else {
-                unreachable!("it speaks HTTP/2")
-            };
+            let mut sender = Client::http2(address).await.http2_sender();
             while start.elapsed() < TIME && sender.ready().await.is_ok() {
                 let batch: Vec<_> = (0..BATCH)
                     .map(|_| {

@@ -74,7 +74,7 @@ async fn connections_that_cancel_too_many_requests_get_429() {
     assert_eq!(client.get("/cached").await.status, 204);
     let mut round = 0;
     let refused = loop {
-        let Client::Http2(sender) = &mut client else { unreachable!("it speaks HTTP/2") };
+        let mut sender = client.http2_sender();
         let spinning: Vec<_> = (0..50)
             .map(|_| {
                 let uri = format!("http://{}/spin", server.address);

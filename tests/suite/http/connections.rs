@@ -174,9 +174,8 @@ async fn cancelled_http2_requests_do_not_keep_a_connection_open() {
     let mut client = Client::http2(server.address).await;
     let mount = server.registry.at("/").unwrap();
     // The paths are as long as `/spin`, so the module never ends.
-    let Client::Http2(sender) = &client else { unreachable!("it speaks HTTP/2") };
     let pending = [1, 2, 3].map(|number| {
-        let mut client = Client::Http2(sender.clone());
+        let mut client = client.on_same_connection();
         tokio::spawn(async move { client.get(&format!("/spi{number}")).await })
     });
     until("three requests run", || mount.status().module().unwrap().runs == 3).await;

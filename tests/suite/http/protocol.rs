@@ -123,9 +123,8 @@ async fn connect_gets_501_without_a_run() {
         assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response}");
     }
     let mut client = Client::http2(server.address).await;
-    let Client::Http2(sender) = &mut client else { unreachable!("it was made so") };
     let connect = Request::connect("example.com:80").body(Empty::new()).unwrap();
-    let response = sender.send_request(connect).await.unwrap();
+    let response = client.http2_sender().send_request(connect).await.unwrap();
     assert_eq!(response.status(), 501);
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), body);
     assert_eq!(client.get("/").await.status, 200, "the connection goes on");
@@ -277,6 +276,24 @@ async fn silent_connections_are_closed() {
     for (closed, bytes) in closed.into_iter().zip(beginnings) {
         let response = closed.await.unwrap();
         assert!(!response.contains("200 OK"), "{bytes:?}: {response}");
+    }
+}
+
+/// The clients of the tests connect again only after a connection was idle.
+#[tokio::test]
+async fn a_client_connects_again_after_an_idle_connection_is_closed() {
+    let idle = Duration::from_secs(1);
+    let limits = HttpLimits { idle, ..HttpLimits::default() };
+    let server = TestServer::builder().http(limits).start().await;
+    for mut client in [server.connect().await, Client::http2(server.address).await] {
+        client = client.idle(idle);
+        assert_eq!(client.get("/version").await.status, 200);
+        client.closed().await;
+        assert_eq!(client.get("/version").await.status, 200);
+        client = client.idle(Duration::from_hours(1));
+        client.closed().await;
+        let early = tokio::spawn(async move { client.get("/version").await });
+        assert!(early.await.unwrap_err().is_panic());
     }
 }
 

@@ -271,9 +271,9 @@ async fn honest_http2_connections_stay_open() {
     let server = server(HttpLimits::default()).await;
     let mut pending = Vec::new();
     for _ in 0..4 {
-        let Client::Http2(sender) = Client::http2(server.address).await else { unreachable!() };
+        let client = Client::http2(server.address).await;
         for stream in 0..25 {
-            let mut client = Client::Http2(sender.clone());
+            let mut client = client.on_same_connection();
             pending.push(tokio::spawn(async move {
                 let path = if stream % 5 == 0 { "/state" } else { "/version" };
                 for _ in 0..200 {
