@@ -171,7 +171,8 @@ fn exporter() -> String {
 /// Checks that `dev` builds the module and serves it, also after a change of its source.
 async fn check_dev(folder: &Path, source: &Path) {
     let dev = Program::new(["dev", folder.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
-    let mut serving = dev.start().await;
+    // As long as it takes on a busy machine.
+    let mut serving = dev.env("RELAYER_REST_SWAP_TIME", "1h").start().await;
     let output = serving.printed("grants = ").await;
     assert!(!output.contains("FAILED"), "{output}");
     let mut http = Client::http1(serving.address()).await;
