@@ -1,6 +1,7 @@
 //! Do `nginx` and `haproxy` with their default settings forward the responses to clients that
 //! wait for a change?
 
+use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -15,52 +16,60 @@ use tokio::time::sleep;
 
 use super::free_address;
 
-/// Starts nginx with this line for its one location, and returns its address. It has no other
-/// settings than the paths that let any user start it.
+/// Starts nginx with the configuration of its package and this line for its one location, and
+/// returns its address. Only its paths differ, so that any user can start it.
 async fn nginx(files: &Folder, server: SocketAddr, line: &str) -> (Child, SocketAddr) {
     let address = free_address();
     let folder = files.as_path().display();
-    let config = files.write(
-        "nginx.conf",
-        format!(
-            "daemon off;
-            master_process off;
-            pid {folder}/pid;
-            events {{}}
-            http {{
-                access_log off;
-                client_body_temp_path {folder}/body;
-                proxy_temp_path {folder}/proxy;
-                fastcgi_temp_path {folder}/fastcgi;
-                uwsgi_temp_path {folder}/uwsgi;
-                scgi_temp_path {folder}/scgi;
-                server {{
-                    listen {address};
-                    location / {{
-                        proxy_pass http://{server};
-                        {line}
-                    }}
-                }}
-            }}"
-        ),
+    let site = format!(
+        "client_body_temp_path {folder}/body;
+        proxy_temp_path {folder}/proxy;
+        fastcgi_temp_path {folder}/fastcgi;
+        uwsgi_temp_path {folder}/uwsgi;
+        scgi_temp_path {folder}/scgi;
+        server {{
+            listen {address};
+            location / {{
+                proxy_pass http://{server};
+                {line}
+            }}
+        }}"
     );
+    let mut http = settings("/etc/nginx/nginx.conf", "http {");
+    for (own, other) in [
+        ("access_log /var/log/nginx/access.log;", "access_log off;"),
+        ("include /etc/nginx/conf.d/*.conf;", ""),
+        ("include /etc/nginx/sites-enabled/*;", &site),
+    ] {
+        assert!(http.contains(own), "{http}");
+        http = http.replace(own, other);
+    }
+    let config = format!("daemon off; master_process off; pid {folder}/pid; events {{}}\n{http}");
+    let config = files.write("nginx.conf", config);
     let prefix = files.as_path().to_str().unwrap();
     start("nginx", &["-p", prefix, "-e", "stderr", "-c", &config], address).await
 }
 
-/// Starts haproxy with the times of Debian's configuration and this line, and returns its
-/// address.
+/// Starts haproxy with the defaults of the configuration of its package and this line, and returns
+/// its address.
 async fn haproxy(files: &Folder, server: SocketAddr, line: &str) -> (Child, SocketAddr) {
     let address = free_address();
+    let defaults = settings("/etc/haproxy/haproxy.cfg", "defaults\n");
     let config = files.write(
         "haproxy.cfg",
         format!(
-            "defaults\n mode http\n timeout connect 5s\n timeout client 50s\n timeout server 50s\n {line}\n\
-             frontend clients\n bind {address}\n default_backend servers\n\
+            "{defaults}\n {line}\nfrontend clients\n bind {address}\n default_backend servers\n\
              backend servers\n server one {server}\n"
         ),
     );
     start("haproxy", &["-db", "-f", &config], address).await
+}
+
+/// Returns the configuration of a package from this section on.
+fn settings(path: &str, section: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (_, settings) = text.split_once(&format!("\n{section}")).unwrap();
+    format!("{section}{settings}")
 }
 
 async fn start(program: &str, args: &[&str], address: SocketAddr) -> (Child, SocketAddr) {
@@ -170,8 +179,20 @@ async fn proxies_keep_streams_without_events_open() {
         assert_eq!(events.next().await.unwrap().name, "change");
         streams.push((client, events));
     }
+    // Requests that wait longer have no data.
+    let etag = server.get("/state").await.header("etag").to_owned();
+    let waiting = [nginx, haproxy].map(|proxy| {
+        let etag = etag.clone();
+        tokio::spawn(async move {
+            let headers = [("if-none-match", &*etag), ("prefer", "wait=300")];
+            Client::http1(proxy).await.request_with("GET", "/state", &headers).await.status
+        })
+    });
     // nginx closes connections without data after 60 s, and haproxy after 50 s.
     sleep(Duration::from_secs(65)).await;
+    for waiting in waiting {
+        assert_eq!(within("the end of the wait", waiting).await.unwrap(), 504);
+    }
     add_worker(&server.publisher, 1_000);
     let state = server.get("/state").await;
     for (_, events) in &mut streams {
