@@ -123,6 +123,22 @@ async fn a_response_header_beyond_the_mount_needs_an_option() {
     );
 }
 
+#[tokio::test]
+async fn a_response_that_changes_with_each_publication_is_reported() {
+    let folder = Folder::new();
+    let metrics = BUNDLED_EXTENSIONS.iter().find(|extension| extension.name == "metrics").unwrap();
+    folder.write("module.bin", metrics.component);
+    let mut serving = dev(&folder, &[]).await;
+    let output = serving.printed("grants = ").await;
+    let warning =
+        "\nwarning: GET / changes with each publication, because it shows state.changed and ";
+    assert!(output.contains(warning), "{output}");
+    replace(&folder, "module.bin", with_body("1"));
+    let output = serving.printed("served after").await;
+    assert!(!output.contains("changes with each publication"), "{output}");
+    serving.stop().await;
+}
+
 /// The document of the project has an effect only if the build adds it to the module.
 #[tokio::test]
 async fn a_document_that_differs_from_the_one_in_the_module_is_reported() {

@@ -70,6 +70,9 @@ async fn the_api_serves_while_extensions_are_loaded() {
         let response = client.get(path).await;
         response.check_error(503, "ExtensionLoading", message);
         assert_eq!(response.header("retry-after"), "1");
+        let accept = [("accept", "text/event-stream")];
+        let no_stream = client.request_with("GET", path, &accept).await;
+        no_stream.check_error(503, "ExtensionLoading", message);
     }
     let shown = status(&serving).await;
     assert!(shown.contains("\n/ext/slow  slow\n  dialect any\n  loading: "), "{shown}");

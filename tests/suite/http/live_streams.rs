@@ -140,6 +140,10 @@ async fn only_text_is_sent_as_events_and_an_error_of_the_client_as_it_is() {
         response.check_error(406, "NotAcceptable", msg);
         assert_eq!(response.header("vary"), "accept, prefer");
     }
+    let to: &[(&str, &[u8])] = &[("location", b"/b"), ("content-type", b"text/plain")];
+    server.swap(component::of_response(301, to, b"moved")).await;
+    let moved = client.request_with("GET", "/", &accept).await;
+    assert_eq!((moved.status.as_u16(), moved.text()), (301, "moved"));
     // If a stream has begun, it is an event.
     let text: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
     server.swap(component::of_response(200, text, b"a")).await;
