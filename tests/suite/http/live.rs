@@ -1,6 +1,7 @@
 //! Do clients that wait for a change get it, and only then?
 
-use relayer_rest_host::module::DEFAULT_MODULE;
+use relayer_rest_host::module::{DEFAULT_MODULE, Module};
+use relayer_rest_host::registry::{Mount, Mounts};
 use relayer_rest_host::state::{Object, StatePublisher, Worker};
 use relayer_rest_host::{HttpLimits, LiveLimits};
 use relayer_rest_tests::client::{Client, Response};
@@ -10,9 +11,10 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::process::thread_priorities;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::relayer;
-use relayer_rest_tests::server::{TestServer, any_dialect};
+use relayer_rest_tests::server::{TestServer, any_dialect, engine, extension, patient};
 use relayer_rest_tests::wait::{until, until_async, within};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -267,7 +269,9 @@ async fn a_response_with_unknown_reads_is_evaluated_after_each_publication_only(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_swap_wakes_clients_only_if_their_response_differs() {
-    let server = TestServer::start().await;
+    // Each swap is an evaluation of its own.
+    let live = LiveLimits { min_interval: Duration::from_millis(1), ..LiveLimits::default() };
+    let server = TestServer::builder().live(live).start().await;
     let mut client = server.connect().await;
     let mut events = Events::open(&mut client, "/state", &[]).await;
     assert_eq!(events.next().await.unwrap().name, "change");
@@ -278,6 +282,46 @@ async fn a_swap_wakes_clients_only_if_their_response_differs() {
     let event = events.next().await.unwrap();
     assert_eq!((&*event.name, &*event.data), ("change", "new"));
     until("one change is counted", || server.live.status().wakeups == 1).await;
+}
+
+/// A reload replaces the mounts. Nothing is published.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_wakes_clients_only_if_their_response_differs() {
+    let responds = |text: &str| {
+        component::of_response(200, &[("content-type", b"text/plain")], text.as_bytes())
+    };
+    let api = |component: Vec<u8>| {
+        let name = component::noted(&component, "reloaded");
+        Arc::new(Mount::api(Module::from_bytes(&engine(&patient()), "new", &name).unwrap()))
+    };
+    let server = TestServer::builder().component(&responds("old")).start().await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/a", &[]).await;
+    assert_eq!(events.next().await.unwrap().data, "old");
+    let polling = wait_for_change(server.connect().await, "/a").await;
+    let mut of_other = server.connect().await;
+    let mut others = Events::open(&mut of_other, "/ext/tool/", &[]).await;
+    assert_eq!(others.next().await.unwrap().data, "old");
+    waiters(&server, 3).await;
+
+    server.registry.exchange(Mounts::new(api(responds("old"))));
+    until("both responses are evaluated", || server.live.status().unchanged_runs == 2).await;
+    assert_eq!((server.live.status().wakeups, polling.is_finished()), (0, false));
+    server.registry.exchange(Mounts::new(api(responds("new"))));
+    for events in [&mut events, &mut others] {
+        assert_eq!(events.next().await.unwrap().data, "new");
+    }
+    assert_eq!(within("the change", polling).await.unwrap().text(), "new");
+    // Swaps of the new mount are noticed, too, and another mount takes its paths over.
+    assert!(server.swap(responds("swapped")).await.is_accepted());
+    for events in [&mut events, &mut others] {
+        assert_eq!(events.next().await.unwrap().data, "swapped");
+    }
+    let tool = extension("/ext/tool", &engine(&patient()), &responds("of an extension"));
+    let mounts = Mounts::new(server.api()).with(Arc::new(tool)).unwrap();
+    server.registry.exchange(mounts);
+    assert_eq!(others.next().await.unwrap().data, "of an extension");
+    assert_eq!(server.live.status().waiters, 2);
 }
 
 /// The requests of an entry may read other headers after a swap.

@@ -73,6 +73,30 @@ async fn a_client_of_many_keys_takes_no_more_than_the_limits() {
     nobody_waits(&server).await;
 }
 
+/// A first response is that of a request that does not wait: the budget limits the later ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_keys_cause_a_run_each_and_take_nothing_of_the_budget() {
+    const COUNT: u64 = 50;
+    let live = LiveLimits { runs_per_second: 1, ..LiveLimits::default() };
+    let server = TestServer::builder().component(&component::live(*b"steady", 0)).live(live);
+    let server = server.start().await;
+    let runs = || server.api().status().module().unwrap().runs;
+    let mut honest = server.connect().await;
+    let mut followed = Events::open(&mut honest, "/", &[]).await;
+    followed.next().await.unwrap();
+    let before = runs();
+    for key in 0..COUNT {
+        let mut client = server.connect().await;
+        let mut events = Events::open(&mut client, &format!("/{key}"), &[]).await;
+        assert!(events.next().await.is_some());
+    }
+    assert_eq!((runs() - before, server.live.status().runs), (COUNT, 0));
+    until("the others are gone", || server.live.status().waiters == 1).await;
+    publish(&server.publisher, 1_000, 1);
+    assert!(followed.next().await.unwrap().data.contains("1000"));
+    assert_eq!(server.live.status().runs, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_reconnect_in_a_loop_leave_nothing_behind() {
     const COUNT: usize = 500;
