@@ -141,7 +141,7 @@ pub use published::PublishedComponent;
 pub use read_set::{ReadSet, ReadValue, StateValue};
 pub use relayer_rest_common::{Digest, DigestError};
 pub use request::GuestRequest;
-pub use request_headers::{RequestHeaders, RequestHeadersError, visible_headers};
+pub use request_headers::{RequestHeaders, RequestHeadersError, is_id, visible_headers};
 pub use response::InvalidResponse;
 #[doc(hidden)]
 pub use reused::ReusedInstance;

@@ -33,7 +33,7 @@ pub use state_value::StateValue;
 pub use value::ReadValue;
 
 use super::request::GuestRequest;
-use super::request_headers::{is_visible, visible_headers};
+use super::request_headers::{is_id, is_visible, visible_headers};
 
 /// The maximum number of chains, of families of metrics, and of headers in a record. A module that reads more of
 /// them one by one is not worth a longer record.
@@ -224,7 +224,12 @@ impl TrackedSnapshot {
         let ReadSet { headers, more, .. } = &mut self.reads;
         if values.is_empty() && name.as_str().len() > MAX_READ {
             *more = true;
-        } else if headers.iter().all(|(entry, _)| entry != name) {
+        } else if headers.iter().any(|(entry, _)| entry == name) {
+            // It is recorded.
+        } else if is_id(name) {
+            // Few, and recorded in any case: the response is for this request only.
+            headers.push((name.clone(), values.iter().map(copied).collect()));
+        } else {
             record(headers, more, || (name.clone(), values.iter().map(copied).collect()));
         }
         values
@@ -363,6 +368,12 @@ impl ReadSet {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.more
+    }
+
+    /// Returns whether an id of the request was read.
+    #[must_use]
+    pub fn has_ids(&self) -> bool {
+        self.headers().any(is_id)
     }
 
     /// Returns the time of the last confirmation of the oldest value that was read, if its
@@ -769,6 +780,27 @@ mod tests {
             TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
         (0..100).for_each(|_| snapshot.record_command(clear()));
         assert_eq!(snapshot.into_record().2.len(), MAX_COMMANDS + 1);
+    }
+
+    #[test]
+    fn the_record_has_all_ids_of_the_request_that_were_read() {
+        let publisher = publisher();
+        let of_names = |names: &[String]| {
+            reads(&publisher, |snapshot| {
+                for name in names {
+                    snapshot.header(&name.parse().unwrap());
+                }
+            })
+        };
+        let mut names: Vec<_> = (0..=MAX_READS).map(|number| format!("x-{number}")).collect();
+        let others = of_names(&names);
+        assert!(!others.is_complete() && !others.has_ids());
+        names.extend(["x-request-id", "x-request-id", "tracestate"].map(str::to_owned));
+        let ids = of_names(&names);
+        assert!(!ids.is_complete() && ids.has_ids());
+        assert_eq!(ids.headers().count(), MAX_READS + 2);
+        names.drain(..=MAX_READS);
+        assert!(of_names(&names).is_complete());
     }
 
     #[test]

@@ -40,6 +40,15 @@ const HIDDEN: [HeaderName; 23] = [
     HeaderName::from_static("x-request-id"),
 ];
 
+/// Those by which no two requests are equal.
+const IDS: [HeaderName; 5] = [
+    HeaderName::from_static("last-event-id"),
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("x-relayer-min-generation"),
+    HeaderName::from_static("x-request-id"),
+];
+
 /// The maximum number of headers in the settings: with `host`, as many as the key of a cached
 /// response can have.
 const MAX_NAMES: usize = 15;
@@ -91,6 +100,13 @@ impl RequestHeaders {
             None => is_visible(name),
         }
     }
+}
+
+/// Returns whether a header is an id of its request, which otherwise equal requests do not have in
+/// common.
+#[must_use]
+pub fn is_id(name: &HeaderName) -> bool {
+    IDS.contains(name)
 }
 
 /// Returns whether components can see a header at all.
