@@ -206,6 +206,36 @@ async fn a_failure_is_sent_only_to_clients_of_equal_requests() {
     until("they share an entry again", || server.live.status().entries == 1).await;
 }
 
+/// Modules can read each header, and that of one client may be the cause of a failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_not_sent_to_clients_with_other_headers() {
+    let engine = engine(&patient());
+    let policy = FailurePolicy { failures: 1_000, ..FailurePolicy::default() };
+    let tool = extension("/ext/tool", &engine, &component::that_traps_at("range", 1));
+    let server = TestServer::builder().extension(tool.with_failure_policy(policy)).start().await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let text = component::of_response(200, TEXT, b"same");
+    let report = mount.swap(candidate(text), &server.publisher.reader()).await;
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
+    let mut streams = Vec::new();
+    for range in ["bytes=0-1", "", "bytes=0-1", ""] {
+        let mut client = server.connect().await;
+        let headers = [("range", range)];
+        let headers = if range.is_empty() { &[][..] } else { &headers };
+        let mut events = Events::open(&mut client, "/ext/tool/a", headers).await;
+        check(&mut events, "change", "same").await;
+        streams.push((client, events, range));
+    }
+    assert_eq!(server.live.status().entries, 1);
+    mount.rollback().unwrap();
+    for (_, events, range) in &mut streams {
+        // The response to the others has no text.
+        let data = if range.is_empty() { "406 NotAcceptable" } else { "500 Internal" };
+        check(events, "failed", data).await;
+    }
+    assert_eq!(server.live.status().entries, 2);
+}
+
 /// A module is rolled back if it fails at a request to which the previous one responds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollback_after_a_failure_is_a_change_without_a_failure() {

@@ -2,11 +2,13 @@
 
 use super::live::{WAIT, add_worker, same, streams_of_same, wait_for_change, waiters};
 use bytesize::ByteSize;
+use futures_util::FutureExt;
 use futures_util::future::join_all;
+use http_body_util::BodyExt;
 use relayer_rest_host::module::Limits;
 use relayer_rest_host::state::{ChainConfig, ChainKind, Object, Worker};
 use relayer_rest_host::{HttpLimits, LiveLimits};
-use relayer_rest_tests::client::Client;
+use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
 use relayer_rest_tests::folder::Folder;
@@ -15,6 +17,8 @@ use relayer_rest_tests::server::{TestServer, engine, extension, patient};
 use relayer_rest_tests::wait::{until, within};
 use serde_json::json;
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// Streams do not count as idle or stalled either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -228,6 +232,98 @@ async fn clients_that_come_at_once_cause_one_run() {
     }
 }
 
+/// Their answers take more than a quarter of `memory`, and the next run is after the wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_run_would_be_after_its_wait_is_refused() {
+    let live = LiveLimits {
+        min_interval: Duration::from_hours(1),
+        memory: ByteSize::mib(1),
+        ..LiveLimits::default()
+    };
+    let body = vec![b'a'; 400 << 10];
+    let large = component::of_response(200, &[("content-type", b"text/plain")], &body);
+    let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
+    let server = TestServer::builder().component(&large).limits(&limits).live(live);
+    let server = server.start().await;
+    let runs = || server.api().status().module().unwrap().runs;
+    let before = runs();
+    let mut client = server.connect().await;
+    let first = client.request_with("GET", "/a", &[WAIT]).await;
+    assert_eq!((first.status.as_u16(), first.body.len()), (200, body.len()));
+    for headers in [&[WAIT][..], &[WAIT, ("accept", "text/event-stream")]] {
+        let refused = client.request_with("GET", "/a", headers).await;
+        let msg = "too many requests are being handled; try again";
+        refused.check_error(503, "Overloaded", msg);
+        assert!(refused.headers.contains_key("retry-after"));
+        assert_eq!(refused.header("vary"), "accept, prefer");
+    }
+    assert_eq!(server.live.status().refused, 2);
+    // Requests that do not wait are not delayed.
+    for prefer in ["wait=0", "wait=0", "other"] {
+        let response = client.request_with("GET", "/a", &[("prefer", prefer)]).await;
+        assert_eq!(response.status, 200, "{prefer}");
+    }
+    assert_eq!(runs(), before + 4);
+}
+
+/// Returns a request that waits for a later run than that of the failure before.
+async fn paced(server: &TestServer) -> JoinHandle<Response> {
+    let mut client = Client::http2(server.address).await;
+    let headers = [("prefer", "wait=172800"), ("x-mode", "a")];
+    assert_eq!(client.request_with("GET", "/a", &headers).await.status, 500);
+    // On the same state, it would get the response to the one before.
+    add_worker(&server.publisher, 1_000);
+    let mut other = client.on_same_connection();
+    let mut paced = Box::pin(async move { client.request_with("GET", "/a", &headers).await });
+    assert!((&mut paced).now_or_never().is_none());
+    // Once this response arrives, the server has received the request before it.
+    assert_eq!(other.get("/").await.status, 204);
+    tokio::spawn(paced)
+}
+
+/// It would wait for a day otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_waits_for_a_later_run_gets_a_response_of_a_new_module_or_at_the_shutdown() {
+    let day = Duration::from_hours(24);
+    let live = LiveLimits { min_interval: day, max_wait: 2 * day, ..LiveLimits::default() };
+    for is_swapped in [true, false] {
+        let failing = component::that_traps_at_a_header(1);
+        let server = TestServer::builder().component(&failing).live(live.clone()).start().await;
+        let paced = paced(&server).await;
+        let status = if is_swapped {
+            assert!(server.swap(same()).await.is_accepted());
+            200
+        } else {
+            drop(server.stop());
+            500
+        };
+        assert_eq!(within("the response", paced).await.unwrap().status, status);
+    }
+}
+
+/// The module returns the id, which is another one for each request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_share_no_response_that_shows_an_id() {
+    let live = LiveLimits { min_interval: Duration::from_hours(1), ..LiveLimits::default() };
+    let module = component::that_returns("X-Request-Id");
+    let server = TestServer::builder().component(&module).live(live).start().await;
+    for interest in [WAIT, ("accept", "text/event-stream")] {
+        let clients = (0..8).map(async |number| {
+            let id = format!("{}-{number}", interest.0);
+            let mut client = server.connect().await;
+            let headers = [interest, ("x-request-id", &id)];
+            let response = client.begin("GET", "/a", &headers).await.unwrap();
+            if interest == WAIT {
+                let body = response.into_body().collect().await.unwrap().to_bytes();
+                assert_eq!(body, id);
+            } else {
+                assert_eq!(Events::of(response).next().await.unwrap().data, id);
+            }
+        });
+        within("the responses", join_all(clients)).await;
+    }
+}
+
 /// The cache tells requests apart by each header that was read; the reads of a failure are not known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_with_another_header_does_not_get_the_failure_of_an_equal_request() {
@@ -372,6 +468,24 @@ async fn waits_end_at_shutdown_within_the_grace_period() {
     within("the end of the server", stopped).await.unwrap();
 }
 
+/// Clients that connect again all at once would overload the next server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_do_not_all_end_when_the_shutdown_begins() {
+    let day = Duration::from_hours(24);
+    let server = TestServer::builder().grace(day).drain(day).start().await;
+    let polling = wait_for_change(server.connect().await, "/state").await;
+    let mut client = server.connect().await;
+    let mut events = Events::open(&mut client, "/state", &[]).await;
+    assert_eq!(events.next().await.unwrap().name, "change");
+    waiters(&server, 2).await;
+    let live = server.live.clone();
+    let _stopped = server.stop();
+    until("both know that they end", || live.status().wakeups == 2).await;
+    // That one of them ends within this pause has a probability of 10⁻⁵.
+    let pause = Duration::from_millis(300);
+    assert!(timeout(pause, events.next()).await.is_err() && !polling.is_finished());
+}
+
 /// A client may send another request on its connection while the server shuts down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_to_wait_during_the_shutdown_has_its_end_at_once() {
@@ -431,6 +545,7 @@ async fn each_limit_refuses_the_client_that_exceeds_it() {
         let msg = "too many requests are being handled; try again";
         refused.check_error(503, "Overloaded", msg);
         assert!(refused.headers.contains_key("retry-after"), "{name}");
+        assert_eq!(refused.header("vary"), "accept, prefer", "{name}");
         assert_eq!(server.live.status().refused, 1, "{name}");
         let etag = other.get("/state").await.header("etag").to_owned();
         let wait = [("if-none-match", &*etag), WAIT];

@@ -159,7 +159,14 @@ impl Live {
         request: &GuestRequest,
         since: Generation,
     ) -> OwnResponse<OwnRun> {
+        // It forgets the answers.
+        self.0.start_evaluator();
         self.0.own_response(request, since)
+    }
+
+    /// Counts a request that is refused.
+    pub(super) fn refuse(&self) {
+        self.0.entries().refuse();
     }
 
     /// Returns whether the server ends all waits.

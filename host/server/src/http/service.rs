@@ -12,7 +12,6 @@ use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::{GuestRequest, Route};
 use relayer_rest_state::{Generation, Snapshot, StateReader, TraceContext};
-use tokio::time::timeout_at;
 use tracing::{Instrument, debug, field, info_span};
 
 use super::base_path::BasePath;
@@ -56,6 +55,9 @@ pub(super) struct Service {
     pub(super) capsules: Option<Arc<Capsules>>,
     pub(super) live: Live,
 }
+
+/// The maximum number of runs for equal requests that a request waits for, none of which it can share.
+const MAX_ROUNDS: u32 = 8;
 
 /// The work that a request needs before its response.
 enum Pending {
@@ -223,16 +225,31 @@ impl Service {
             let mut is_failure = false;
             let mut asked_at = self.state.peek().generation();
             let waiting = match pending {
-                Pending::Run { .. } if interest != Interest::Now => {
+                Pending::Run { .. } if interest.waits() => {
                     Some(self.client(&request, peer, &id).request())
                 }
                 _ => None,
             };
             let mut pending = pending;
             let mut run = None;
+            let mut paced = Duration::ZERO;
             if let Some(waiting) = waiting {
+                let begin = Instant::now();
+                let limit = match interest {
+                    Interest::Change(preferred) => preferred.min(self.live.limits().max_wait),
+                    _ => self.live.limits().max_wait,
+                };
                 // Boxed, as the wait is.
-                (pending, run) = Box::pin(self.pace(&mount, pending, &waiting, asked_at)).await;
+                let pace = Box::pin(self.pace(&mount, pending, &waiting, asked_at, limit));
+                match pace.await {
+                    Ok(paced) => (pending, run) = paced,
+                    Err(active) => {
+                        self.live.refuse();
+                        let error = reply::host_error(&HostError::Overloaded, &request);
+                        return (active, varying(error), Origin::Run);
+                    }
+                }
+                paced = begin.elapsed();
                 asked_at = self.state.peek().generation();
             }
             let (active, outcome, origin) = match pending {
@@ -277,7 +294,7 @@ impl Service {
                 let answer = answer(outcome);
                 let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
                 // The wait is not part of the time of the request.
-                served = start.map(|start| start.elapsed());
+                served = start.map(|start| start.elapsed().saturating_sub(paced));
                 // Boxed, because it is rare, and enlarges the future of each request.
                 let response: BoxFuture<'_, HttpResponse> =
                     Box::pin(self.wait(waiting, answer, &request, &id));
@@ -327,26 +344,41 @@ impl Service {
 
     /// Waits until a run for this request, which waits, may begin. Another request may have its
     /// response by then.
+    ///
+    /// # Errors
+    /// Returns the active module if other requests have had the runs for this time.
     async fn pace(
         &self,
         mount: &Arc<Mount>,
         mut pending: Pending,
         waiting: &GuestRequest,
         since: Generation,
-    ) -> (Pending, Option<OwnRun>) {
+        limit: Duration,
+    ) -> Result<(Pending, Option<OwnRun>), Arc<ActiveModule>> {
+        let end = tokio::time::Instant::now() + limit;
+        let mut rounds = 0;
         while let Pending::Run { guest_request, .. } = &pending {
-            let (time, ended) = match self.live.own_response(waiting, since) {
-                OwnResponse::Run(run) => return (pending, Some(run)),
-                OwnResponse::Later(time, ended) => (time, ended),
+            let next = match self.live.own_response(waiting, since) {
+                OwnResponse::Run(run) => return Ok((pending, Some(run))),
+                OwnResponse::Later(next) => next,
                 OwnResponse::Answered(answer) => match &answer.active {
                     Some(active) if Arc::ptr_eq(mount, &answer.mount) => {
-                        return (Pending::Answered(Arc::clone(active), answer), None);
+                        return Ok((Pending::Answered(Arc::clone(active), answer), None));
                     }
                     // Another mount has the path now.
                     _ => break,
                 },
             };
-            // A response that is cached from now on notifies those that wait.
+            if self.live.is_ending() {
+                break;
+            }
+            let is_late = rounds == MAX_ROUNDS || next.time.is_some_and(|time| time > end);
+            if is_late && let Some(active) = mount.active() {
+                return Err(Guard::into_inner(active));
+            }
+            rounds += 1;
+            next.over().await;
+            // The state, the module, and what is cached may have changed.
             let Some(active) = mount.active() else { break };
             let guest_request = Arc::clone(guest_request);
             let request = RequestRef::from(&*guest_request);
@@ -356,14 +388,8 @@ impl Service {
                 }
                 Err(uncached) => Pending::Run { guest_request, uncached },
             };
-            if self.live.is_ending() {
-                break;
-            }
-            if let Pending::Run { .. } = pending {
-                timeout_at(time, ended).await.ok();
-            }
         }
-        (pending, None)
+        Ok((pending, None))
     }
 
     /// Returns the HTTP response to a request that waits for a change, or for a stream.

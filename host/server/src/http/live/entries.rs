@@ -232,28 +232,27 @@ impl Entries {
         request: &GuestRequest,
         since: Generation,
         registry: &Registry,
-    ) -> OwnResponse<(RunKey, RunNumber)> {
+    ) -> OwnResponse<RunKey> {
         let mounts = registry.now();
         let key = self.recent_runs.key(request, mounts.route(request.target.path()).path());
-        let now = Instant::now();
-        let Some((time, ended)) = self.recent_runs.next(key, now) else {
-            return OwnResponse::Run((key, self.recent_runs.begin(key, now)));
+        let Some(next) = self.recent_runs.next(key, Instant::now()) else {
+            return OwnResponse::Run(key);
         };
-        let answer = self.recent_runs.answer(key, request, since);
+        let answer = self.recent_runs.answer(key, since);
         match answer.filter(|answer| answer.is_current(registry, request.target.path())) {
             Some(answer) => OwnResponse::Answered(answer.clone()),
-            None => OwnResponse::Later(time, ended),
+            None => OwnResponse::Later(next),
         }
+    }
+
+    /// Records a run for a response of its own that begins.
+    pub(super) fn begin_run(&mut self, key: RunKey) -> RunNumber {
+        self.recent_runs.begin(key, Instant::now())
     }
 
     /// Records the end of a run, whose answer equal requests share.
     pub(super) fn end_run(&mut self, key: RunKey, number: RunNumber, answer: &Answer) {
         self.recent_runs.end(key, number, answer, Instant::now());
-    }
-
-    /// Records that a run that may begin is not needed.
-    pub(super) fn cancel_run(&mut self, key: RunKey, number: RunNumber) {
-        self.recent_runs.cancel(key, number);
     }
 
     /// Records that a run has no answer.
@@ -312,9 +311,7 @@ impl Entries {
             return;
         }
         let before = std::mem::replace(&mut self.seen, Arc::clone(now));
-        let changed = self.readers.iter().filter(|(value, _)| value.differs(&before, now));
-        let readers: HashSet<EntryId> = changed.flat_map(|(_, ids)| ids).copied().collect();
-        for id in readers {
+        for id in self.readers_of_changes(&before) {
             if self.by_id.get(&id).is_some_and(|entry| !entry.is_valid_for(now)) {
                 self.schedule(id, Duration::ZERO);
             }
@@ -329,8 +326,15 @@ impl Entries {
         }
     }
 
+    /// Returns the entries whose answers read a value that has changed since this snapshot.
+    fn readers_of_changes(&self, before: &Snapshot) -> HashSet<EntryId> {
+        let changed = self.readers.iter().filter(|(value, _)| value.differs(before, &self.seen));
+        changed.flat_map(|(_, ids)| ids).copied().collect()
+    }
+
     /// Notices that other modules may be active.
     pub(super) fn activated(&mut self, registry: &Registry) {
+        self.recent_runs.forget_ended();
         let is_other = |entry: &Entry| !entry.answer.is_current(registry, entry.path());
         let outdated = self.by_id.iter().filter(|(_, entry)| is_other(entry));
         for id in outdated.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -365,9 +369,14 @@ impl Entries {
         self.tally.ran();
     }
 
-    /// Takes a run out of the budget, or returns when there is one.
-    pub(super) fn take_run(&mut self, now: Instant) -> Result<(), Instant> {
-        self.budget.take(now)
+    /// Takes the next run out of the budget, and returns when it may begin.
+    pub(super) fn reserve_run(&mut self, now: Instant) -> Instant {
+        self.budget.reserve(now)
+    }
+
+    /// Counts a request that is refused.
+    pub(super) fn refuse(&self) {
+        self.tally.refused();
     }
 
     /// Gives a run back that was not needed.
@@ -714,7 +723,11 @@ impl Entry {
 }
 
 /// Returns whether a response to a request would be the same on this snapshot.
-fn is_valid(response: &RecordedResponse, request: &GuestRequest, snapshot: &Snapshot) -> bool {
+pub(super) fn is_valid(
+    response: &RecordedResponse,
+    request: &GuestRequest,
+    snapshot: &Snapshot,
+) -> bool {
     let reads = response.reads();
     // The values that are not in the record may differ after any publication.
     if reads.is_complete() {

@@ -365,7 +365,7 @@ fn connect_elsewhere() -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::{Bytes, EventStream};
-    use crate::http::live::fixture::{Fixture, check_spread};
+    use crate::http::live::fixture::{Fixture, check_spread, headers};
     use flate2::write::GzDecoder;
     use futures_util::future::join_all;
     use relayer_rest_state::Stale;
@@ -381,8 +381,11 @@ mod tests {
     }
 
     impl Reader {
-        async fn new(fixture: &Fixture, is_compressed: bool) -> Self {
-            let events = fixture.stream(is_compressed).await;
+        async fn of(fixture: &Fixture, is_compressed: bool) -> Self {
+            Self::new(fixture.stream(is_compressed).await, is_compressed)
+        }
+
+        fn new(events: EventStream, is_compressed: bool) -> Self {
             let decoder = is_compressed.then(|| GzDecoder::new(Vec::new()));
             Self { events, decoder }
         }
@@ -417,7 +420,7 @@ mod tests {
     async fn a_comment_is_sent_after_each_20_seconds_without_an_event() {
         let fixture = Fixture::new();
         for is_compressed in [false, true] {
-            let mut reader = Reader::new(&fixture, is_compressed).await;
+            let mut reader = Reader::of(&fixture, is_compressed).await;
             assert!(reader.next().await.unwrap().contains("event: change\n"));
             pause();
             let start = Instant::now();
@@ -425,6 +428,25 @@ mod tests {
                 assert_eq!(reader.next().await.unwrap(), ":\n\n");
                 assert_eq!(start.elapsed().as_secs(), 20 * number);
             }
+            resume();
+        }
+    }
+
+    /// A proxy or a browser shows the stream as open only with its first bytes.
+    #[tokio::test]
+    async fn a_client_that_has_the_state_is_sent_a_comment_at_once() {
+        let fixture = Fixture::new();
+        let etag = fixture.answer().await.outcome.unwrap().plain().headers["etag"].clone();
+        for is_compressed in [false, true] {
+            let known = headers("last-event-id", etag.clone());
+            let events = fixture.stream_with(is_compressed, known).await;
+            let mut reader = Reader::new(events, is_compressed);
+            pause();
+            let start = Instant::now();
+            assert_eq!(reader.next().await.unwrap(), ":\n\n");
+            assert_eq!(start.elapsed(), Duration::ZERO);
+            assert_eq!(reader.next().await.unwrap(), ":\n\n");
+            assert_eq!(start.elapsed().as_secs(), 20);
             resume();
         }
     }
@@ -450,7 +472,7 @@ mod tests {
     #[tokio::test]
     async fn the_state_after_the_event_that_it_is_stale_is_the_newest_one() {
         let fixture = Fixture::new();
-        let mut reader = Reader::new(&fixture, false).await;
+        let mut reader = Reader::of(&fixture, false).await;
         assert!(reader.next().await.unwrap().contains("event: change\n"));
         let publish = async |publish: &dyn Fn()| {
             let before = fixture.tally.status().wakeups;
@@ -477,7 +499,7 @@ mod tests {
         let fixture = Fixture::new();
         for is_compressed in [false, true] {
             for taken in 0..4 {
-                let mut reader = Reader::new(&fixture, is_compressed).await;
+                let mut reader = Reader::of(&fixture, is_compressed).await;
                 let mut text = String::new();
                 for chain in 0..taken {
                     let bytes = reader.events.next().await.unwrap();
@@ -505,7 +527,7 @@ mod tests {
             let fixture = Fixture::new();
             let mut readers = Vec::new();
             for _ in 0..200 {
-                let mut reader = Reader::new(&fixture, is_compressed).await;
+                let mut reader = Reader::of(&fixture, is_compressed).await;
                 reader.next().await.unwrap();
                 readers.push(reader);
             }

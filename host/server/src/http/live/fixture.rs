@@ -81,8 +81,13 @@ impl Fixture {
 
     /// Returns the stream of a client that accepts it compressed or not.
     pub(super) async fn stream(&self, is_compressed: bool) -> EventStream {
-        let waiter = self.wait(HeaderMap::new()).await.unwrap();
-        EventStream::new(waiter, false, is_compressed, &HeaderMap::new())
+        self.stream_with(is_compressed, HeaderMap::new()).await
+    }
+
+    /// Returns the stream of a client whose request has further headers.
+    pub(super) async fn stream_with(&self, is_compressed: bool, headers: HeaderMap) -> EventStream {
+        let waiter = self.wait(headers.clone()).await.unwrap();
+        EventStream::new(waiter, false, is_compressed, &headers)
     }
 
     /// Returns a request that has the current response, with its client and its answer.

@@ -25,6 +25,11 @@ pub(in crate::http) enum Interest {
 }
 
 impl Interest {
+    /// Returns whether a request may wait.
+    pub(in crate::http) fn waits(self) -> bool {
+        !matches!(self, Self::Now | Self::Change(Duration::ZERO))
+    }
+
     /// Returns the interest of a request. If the client prefers a stream, that is removed from
     /// `accept`: the module responds as to other requests, and the host makes the stream.
     pub(in crate::http) fn take_from<B>(request: &mut Request<B>) -> Self {

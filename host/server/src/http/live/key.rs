@@ -1,10 +1,19 @@
 //! The key of an entry: the parts of a request that its response depends on.
 
-use hyper::header::{HeaderName, HeaderValue};
-use relayer_rest_sandbox::{GuestRequest, visible_headers};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use relayer_rest_sandbox::{GuestRequest, is_id};
 
 use super::resolve::Answer;
 use crate::registry::MountPath;
+
+/// Returns the headers that requests to be told apart as a whole may have in common, in the order of
+/// their names: all but the ids. Modules can read each header.
+pub(super) fn common_headers(headers: &HeaderMap) -> Vec<(&HeaderName, &HeaderValue)> {
+    let mut common: Vec<_> = headers.iter().filter(|(name, _)| !is_id(name)).collect();
+    // Stable: the values of a name stay in their order.
+    common.sort_by_key(|(name, _)| name.as_str());
+    common
+}
 
 /// The key of an entry. Requests with equal keys get equal responses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,8 +25,8 @@ struct Parts(Vec<u8>);
 
 impl Key {
     /// Returns the key of a request with this answer: the mount, the path, and the parts that
-    /// the module read. If that is not known, it is the whole request, except for the headers
-    /// that tell equal requests apart.
+    /// the module read. If these are not known, it is the whole request, except for ids that the
+    /// module has not read.
     pub(super) fn new(request: &GuestRequest, answer: &Answer) -> Self {
         match &answer.outcome {
             Ok(response) if response.reads().is_complete() => {
@@ -35,27 +44,41 @@ impl Key {
                 for (name, values) in headers {
                     parts.header(name, values.iter());
                 }
-                Self(parts.0.into())
+                parts.into()
             }
-            Ok(_) => Self::whole(request, answer.mount.path(), b"whole"),
+            Ok(response) => {
+                let mut whole = Self::whole(request, answer.mount.path(), b"whole");
+                for (name, values) in response.reads().header_values() {
+                    if is_id(name) {
+                        whole.header(name, values.iter());
+                    }
+                }
+                whole.into()
+            }
             Err(_) if answer.is_failure => Self::of_failure(request, answer.mount.path()),
-            Err(_) => Self::whole(request, answer.mount.path(), b"error"),
+            Err(_) => Self::whole(request, answer.mount.path(), b"error").into(),
         }
     }
 
     /// Returns the key of a request for which the module fails. The parts that it read before
     /// that are not known.
     pub(super) fn of_failure(request: &GuestRequest, mount: &MountPath) -> Self {
-        Self::whole(request, mount, b"failure")
+        Self::whole(request, mount, b"failure").into()
     }
 
-    fn whole(request: &GuestRequest, mount: &MountPath, kind: &[u8]) -> Self {
+    fn whole(request: &GuestRequest, mount: &MountPath, kind: &[u8]) -> Parts {
         let mut parts = Parts::new(request, mount);
         parts.add(kind);
         parts.query(request);
-        for (name, value) in visible_headers(&request.headers) {
+        for (name, value) in common_headers(&request.headers) {
             parts.header(name, [value].into_iter());
         }
+        parts
+    }
+}
+
+impl From<Parts> for Key {
+    fn from(parts: Parts) -> Self {
         Self(parts.0.into())
     }
 }

@@ -5,24 +5,22 @@ use std::sync::Arc;
 
 use relayer_rest_sandbox::GuestRequest;
 use relayer_rest_state::Generation;
-use tokio::sync::futures::OwnedNotified;
-use tokio::time::Instant;
 
 use super::Shared;
-use super::recent_runs::{RunKey, RunNumber};
+use super::recent_runs::{NextRun, RunKey, RunNumber};
 use super::resolve::Answer;
 
 /// How a client that waits gets a response of its own.
 pub(in crate::http) enum OwnResponse<R> {
     /// It is that of a run for an equal request.
     Answered(Answer),
-    /// By this run, which may begin now, and is recorded.
+    /// By this run, which may begin now.
     Run(R),
-    /// By a run at this time at the earliest, or as soon as a run for an equal request ends.
-    Later(Instant, OwnedNotified),
+    /// By a later run.
+    Later(NextRun),
 }
 
-/// A run for a request that waits, which may begin. If it is dropped, it has no answer.
+/// A run for a request that waits, which begins. If it is dropped, it has no answer.
 pub(in crate::http) struct OwnRun {
     shared: Arc<Shared>,
     key: RunKey,
@@ -35,11 +33,6 @@ impl OwnRun {
         self.shared.entries().end_run(self.key, self.number, answer);
         // It is forgotten after the interval.
         self.shared.due.notify_one();
-    }
-
-    /// Records that the run is not needed.
-    pub(super) fn cancel(self) {
-        self.shared.entries().cancel_run(self.key, self.number);
     }
 }
 
@@ -56,10 +49,12 @@ impl Shared {
         request: &GuestRequest,
         since: Generation,
     ) -> OwnResponse<OwnRun> {
-        match self.entries().own_response(request, since, &self.registry) {
+        let mut entries = self.entries();
+        match entries.own_response(request, since, &self.registry) {
             OwnResponse::Answered(answer) => OwnResponse::Answered(answer),
-            OwnResponse::Later(time, ended) => OwnResponse::Later(time, ended),
-            OwnResponse::Run((key, number)) => {
+            OwnResponse::Later(next) => OwnResponse::Later(next),
+            OwnResponse::Run(key) => {
+                let number = entries.begin_run(key);
                 OwnResponse::Run(OwnRun { shared: Arc::clone(self), key, number })
             }
         }

@@ -1,24 +1,20 @@
 //! The runs of the last moments for requests that wait, with their answers: if they cannot be cached,
 //! equal requests share them, and are repeated no sooner than `min-interval` allows.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::HeaderName;
 use relayer_rest_sandbox::GuestRequest;
 use relayer_rest_state::Generation;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::key;
 use super::resolve::Answer;
 use crate::registry::MountPath;
-
-/// Headers that differ for each request.
-const IDS: [&str; 5] =
-    ["x-request-id", "traceparent", "tracestate", "last-event-id", "x-relayer-min-generation"];
 
 /// The runs in progress, and those within `min-interval`.
 pub(super) struct RecentRuns {
@@ -32,8 +28,8 @@ pub(super) struct RecentRuns {
     hasher: RandomState,
     /// The newest run for each request.
     runs: HashMap<RunKey, RecentRun>,
-    /// The times of begins and ends, in their order.
-    order: VecDeque<(Instant, RunKey)>,
+    /// The times of these runs, in their order; those of runs in progress only within the interval.
+    order: BTreeSet<(Instant, RunKey)>,
     next: RunNumber,
 }
 
@@ -51,11 +47,29 @@ struct RecentRun {
 }
 
 /// The keyed hash of a request: others have the same one with a probability of 2⁻⁶⁴.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct RunKey(u64);
 
 /// The number of a run.
 pub(super) type RunNumber = u64;
+
+/// A later run for a request.
+pub(in crate::http) struct NextRun {
+    /// The time at which it may begin; `None` while another one is in progress.
+    pub(in crate::http) time: Option<Instant>,
+    /// Completes when the one before it ends, whose answer it may share.
+    ended: OwnedNotified,
+}
+
+impl NextRun {
+    /// Waits until the run may begin, or the one before it has ended.
+    pub(in crate::http) async fn over(self) {
+        match self.time {
+            Some(time) => drop(timeout_at(time, self.ended).await),
+            None => self.ended.await,
+        }
+    }
+}
 
 impl RecentRuns {
     pub(super) fn new(min_interval: Duration, room: u32, max_size: u64) -> Self {
@@ -66,18 +80,14 @@ impl RecentRuns {
             size: 0,
             hasher: RandomState::new(),
             runs: HashMap::new(),
-            order: VecDeque::new(),
+            order: BTreeSet::new(),
             next: 0,
         }
     }
 
     /// Returns the key of the runs for a request of this mount.
     pub(super) fn key(&self, request: &GuestRequest, mount: &MountPath) -> RunKey {
-        // Modules of the contract can read each header. If they read the ids, no two requests are
-        // equal, but also those that do not read them have others.
-        let mut headers: Vec<_> = request.headers.iter().collect();
-        headers.retain(|(name, _)| !IDS.contains(&name.as_str()));
-        headers.sort_by_key(|(name, _)| name.as_str());
+        let headers = key::common_headers(&request.headers);
         RunKey(self.hasher.hash_one((mount, &request.target, headers)))
     }
 
@@ -94,34 +104,39 @@ impl RecentRuns {
 
     /// Records that a run ends now, if it is still the newest one.
     pub(super) fn end(&mut self, key: RunKey, number: RunNumber, answer: &Answer, now: Instant) {
-        if self.is_running(key, number) {
-            self.record(key, answer, now);
+        if !self.is_running(key, number) {
+            return;
+        }
+        if let Some(run) = self.runs.get_mut(&key) {
+            run.running = None;
+        }
+        self.store(key, answer, now);
+    }
+
+    /// Records a run of the evaluator that ends now. Another one may be in progress.
+    pub(super) fn record(&mut self, key: RunKey, answer: &Answer, now: Instant) {
+        if was_run(answer) {
+            self.store(key, answer, now);
         }
     }
 
-    /// Records a run that ends now, with its answer if others can share it, and there is memory for
-    /// that.
-    pub(super) fn record(&mut self, key: RunKey, answer: &Answer, now: Instant) {
+    /// Stores the answer of a run if others can share it, and there is memory for that.
+    fn store(&mut self, key: RunKey, answer: &Answer, now: Instant) {
         self.forget(now);
-        let is_own = is_own(answer);
-        let size = size(answer);
         let before = self.runs.get_mut(&key).and_then(|run| run.answer.take());
-        self.size -= before.map_or(0, |(_, size)| size);
+        self.size -= before.as_ref().map_or(0, |(_, size)| *size);
+        // Runs may end in another order than they begin.
+        let newer = before.filter(|(before, _)| generation(before) > generation(answer));
+        let is_own = newer.is_none() && is_own(answer);
+        let answer = newer.unwrap_or_else(|| (answer.clone(), size(answer)));
+        let size = answer.1;
         let is_kept = !is_own && self.size + size <= self.max_size;
         let Some(run) = self.at(key, now) else { return };
-        run.running = None;
         run.is_own = is_own;
         run.ended.notify_waiters();
         if is_kept {
-            run.answer = Some((answer.clone(), size));
+            run.answer = Some(answer);
             self.size += size;
-        }
-    }
-
-    /// Forgets a run that did not begin after all.
-    pub(super) fn cancel(&mut self, key: RunKey, number: RunNumber) {
-        if self.is_running(key, number) {
-            self.remove(key);
         }
     }
 
@@ -131,12 +146,20 @@ impl RecentRuns {
             return;
         }
         match self.runs.get_mut(&key) {
-            // Its place in the order is there still.
+            // It is forgotten after the interval.
             Some(run) if run.time + self.min_interval > now => {
                 run.running = None;
                 run.ended.notify_waiters();
             }
             _ => self.remove(key),
+        }
+    }
+
+    /// Forgets the runs that have ended: other modules may be active.
+    pub(super) fn forget_ended(&mut self) {
+        let ended = self.runs.iter().filter(|(_, run)| run.running.is_none());
+        for key in ended.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.remove(key);
         }
     }
 
@@ -152,6 +175,7 @@ impl RecentRuns {
     fn remove(&mut self, key: RunKey) {
         if let Some(run) = self.runs.remove(&key) {
             self.size -= run.answer.map_or(0, |(_, size)| size);
+            self.order.remove(&(run.time, key));
             run.ended.notify_waiters();
         }
     }
@@ -161,7 +185,6 @@ impl RecentRuns {
         if self.runs.len() >= self.room && !self.runs.contains_key(&key) {
             return None;
         }
-        self.order.push_back((now, key));
         let new = || RecentRun {
             time: now,
             running: None,
@@ -170,6 +193,8 @@ impl RecentRuns {
             ended: Arc::default(),
         };
         let run = self.runs.entry(key).or_insert_with(new);
+        self.order.remove(&(run.time, key));
+        self.order.insert((now, key));
         run.time = now;
         Some(run)
     }
@@ -180,45 +205,29 @@ impl RecentRuns {
         self.runs.get(&key).map(|run| run.time)
     }
 
-    /// Returns the time until which the next run must wait, and a future that completes when the last
-    /// one ends; `None` if the next run may begin.
-    pub(super) fn next(&mut self, key: RunKey, now: Instant) -> Option<(Instant, OwnedNotified)> {
+    /// Returns when the next run may begin if that is later.
+    pub(super) fn next(&mut self, key: RunKey, now: Instant) -> Option<NextRun> {
         self.forget(now);
         let run = self.runs.get(&key).filter(|run| !run.is_own)?;
-        // A run that takes longer is not repeated before its end.
-        let since = if run.running.is_some() { now } else { run.time };
-        Some((since + self.min_interval, Arc::clone(&run.ended).notified_owned()))
+        // A run that takes longer than the interval is not repeated before its end.
+        let time = run.running.is_none().then(|| run.time + self.min_interval);
+        Some(NextRun { time, ended: Arc::clone(&run.ended).notified_owned() })
     }
 
     /// Returns the answer of the last run to a request with this key that came when this generation
     /// was the newest one.
-    pub(super) fn answer(
-        &self,
-        key: RunKey,
-        request: &GuestRequest,
-        since: Generation,
-    ) -> Option<&Answer> {
+    pub(super) fn answer(&self, key: RunKey, since: Generation) -> Option<&Answer> {
         let (answer, _) = self.runs.get(&key)?.answer.as_ref()?;
-        let is_answer = match &answer.outcome {
-            Ok(response) => {
-                let (reads, query) = (response.reads(), request.target.query());
-                // It may have read an id.
-                response.generation() >= since
-                    && (!reads.is_complete() || reads.matches_request(query, &request.headers))
-            }
-            Err(_) => answer.asked_at >= since,
-        };
-        is_answer.then_some(answer)
+        (generation(answer) >= since).then_some(answer)
     }
 
     /// Forgets the runs that ended before the interval.
     pub(super) fn forget(&mut self, now: Instant) {
-        while let Some((time, key)) = self.order.front().copied()
+        while let Some((time, key)) = self.order.first().copied()
             && time + self.min_interval <= now
         {
-            self.order.pop_front();
-            let is_old = |run: &RecentRun| run.time + self.min_interval <= now;
-            if self.runs.get(&key).is_some_and(|run| run.running.is_none() && is_old(run)) {
+            self.order.pop_first();
+            if self.runs.get(&key).is_some_and(|run| run.running.is_none()) {
                 self.remove(key);
             }
         }
@@ -226,22 +235,27 @@ impl RecentRuns {
 
     /// Returns when the next run is to be forgotten.
     pub(super) fn next_end(&self) -> Option<Instant> {
-        self.order.front().map(|(time, _)| *time + self.min_interval)
+        self.order.first().map(|(time, _)| *time + self.min_interval)
     }
 }
 
 /// Returns whether an answer is for its request only.
 fn is_own(answer: &Answer) -> bool {
     match &answer.outcome {
-        // The cache tells requests apart by the ids that were read, too.
-        Ok(response) => {
-            let reads_id = |name: &HeaderName| IDS.contains(&name.as_str());
-            answer.has_commands()
-                || response.reads().is_complete() && response.reads().headers().any(reads_id)
-        }
+        Ok(response) => answer.has_commands() || response.reads().has_ids(),
         // Without a run, there is nothing to limit.
-        Err(_) => !answer.is_failure,
+        Err(_) => !was_run(answer),
     }
+}
+
+/// Returns whether the module was run, and the answer is not an error of the host.
+fn was_run(answer: &Answer) -> bool {
+    answer.outcome.is_ok() || answer.is_failure
+}
+
+/// Returns the generation of the state that an answer is of, or a later one.
+fn generation(answer: &Answer) -> Generation {
+    answer.outcome.as_ref().map_or(answer.asked_at, |response| response.generation())
 }
 
 /// Returns the size of an answer, in bytes.
@@ -307,15 +321,20 @@ mod tests {
         let [key, other] = [1, 2].map(RunKey);
         assert!(runs.next(key, start).is_none());
         let number = runs.begin(key, start);
-        let number_of_other = runs.begin(other, start);
-        let (time, ended) = runs.next(key, start).unwrap();
-        assert_eq!(time, start + INTERVAL);
-        let (_, of_other) = runs.next(other, start).unwrap();
+        runs.begin(other, start);
+        let next = runs.next(key, start).unwrap();
+        assert_eq!(next.time, None);
+        let of_other = runs.next(other, start).unwrap();
         runs.end(key, number, &answer, start);
-        assert!(ended.now_or_never().is_some() && of_other.now_or_never().is_none());
-        let (_, of_other) = runs.next(other, start).unwrap();
-        runs.cancel(other, number_of_other);
-        assert!(of_other.now_or_never().is_some() && runs.next(other, start).is_none());
+        assert!(next.over().now_or_never().is_some() && of_other.over().now_or_never().is_none());
+        let of_other = runs.next(other, start).unwrap();
+        runs.notify_all();
+        assert!(of_other.over().now_or_never().is_some());
+        for _ in 0..10 {
+            let number = runs.begin(other, start);
+            runs.abort(other, number, start);
+        }
+        assert_eq!(runs.order.len(), 2, "runs without an answer take no memory");
     }
 
     /// It has not run the module, or is another one for each request.
@@ -332,28 +351,52 @@ mod tests {
         }
     }
 
+    /// It is that of the evaluator, which may begin before another run and end after it.
+    #[tokio::test]
+    async fn an_older_answer_ends_no_other_run_and_replaces_no_newer_one() {
+        let fixture = Fixture::new();
+        let older = fixture.answer().await;
+        fixture.publisher.update_state(|state| state.chains.push("b".into()));
+        let newer = fixture.answer().await;
+        let since = newer.asked_at;
+        let host_error = Err(hyper::Response::default().into());
+        let host_error = Answer { outcome: host_error, is_failure: false, ..newer.clone() };
+        let mut runs = RecentRuns::new(INTERVAL, 2, u64::MAX);
+        let (key, start) = (RunKey(1), Instant::now());
+        let number = runs.begin(key, start);
+        runs.record(key, &older, start);
+        assert!(runs.answer(key, since).is_none());
+        assert!(runs.next(key, start).is_some_and(|next| next.time.is_none()));
+        runs.end(key, number, &newer, start);
+        for late in [older, host_error] {
+            runs.record(key, &late, start);
+            assert!(runs.answer(key, since).is_some());
+            assert_eq!(runs.size, size(&newer));
+        }
+        runs.forget(start + INTERVAL);
+        assert!(runs.size == 0 && runs.order.is_empty());
+    }
+
     #[test]
     fn an_aborted_run_delays_the_next_one_for_the_interval_after_its_begin() {
         let mut runs = RecentRuns::new(INTERVAL, 2, u64::MAX);
         let start = Instant::now();
         let key = RunKey(1);
         let first = runs.begin(key, start);
-        let (_, ended) = runs.next(key, start).unwrap();
+        let waiting = runs.next(key, start).unwrap();
         let later = start + INTERVAL / 2;
         runs.abort(key, first, later);
-        assert!(ended.now_or_never().is_some());
-        assert_eq!(runs.next(key, later).unwrap().0, start + INTERVAL, "it has begun");
+        assert!(waiting.over().now_or_never().is_some());
+        assert_eq!(runs.next(key, later).unwrap().time, Some(start + INTERVAL), "it has begun");
         let next = start + INTERVAL;
         assert!(runs.next(key, next).is_none());
         let second = runs.begin(key, next);
-        runs.cancel(key, first);
         runs.abort(key, first, next);
         assert_eq!(runs.runs[&key].running, Some(second));
         // The interval is over at its end.
         let end = next + INTERVAL * 2;
-        let (time, ended) = runs.next(key, end).unwrap();
-        assert_eq!(time, end + INTERVAL);
+        let waiting = runs.next(key, end).unwrap();
         runs.abort(key, second, end);
-        assert!(ended.now_or_never().is_some() && runs.next(key, end).is_none());
+        assert!(waiting.over().now_or_never().is_some() && runs.next(key, end).is_none());
     }
 }

@@ -101,6 +101,8 @@ impl Missed {
     pub(super) async fn run(self, state: &StateReader) -> Answer {
         let Self { mount, request, uncached } = self;
         let asked_at = state.peek().generation();
+        #[cfg(test)]
+        runs::record(&request.target);
         match mount.run(request, uncached, state).await {
             Ok(Responded { active, response }) => {
                 let outcome = Ok(response);
@@ -113,5 +115,27 @@ impl Missed {
                 Answer { mount, active: Some(error.active), outcome, is_failure, asked_at }
             }
         }
+    }
+}
+
+/// The runs of the module for waiting clients, for unit tests.
+#[cfg(test)]
+pub(super) mod runs {
+    use hyper::http::uri::PathAndQuery;
+    use rustix::process::getpriority_process;
+    use std::sync::Mutex;
+
+    /// The targets, and the priorities of the threads.
+    static RUNS: Mutex<Vec<(PathAndQuery, i32)>> = Mutex::new(Vec::new());
+
+    pub(super) fn record(target: &PathAndQuery) {
+        let priority = getpriority_process(None).unwrap();
+        RUNS.lock().unwrap().push((target.clone(), priority));
+    }
+
+    /// Returns the priorities of the threads that ran the module for this target.
+    pub(in super::super) fn priorities(target: &str) -> Vec<i32> {
+        let runs = RUNS.lock().unwrap();
+        runs.iter().filter(|(other, _)| other == target).map(|(_, priority)| *priority).collect()
     }
 }

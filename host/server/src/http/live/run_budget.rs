@@ -31,8 +31,15 @@ impl RunBudget {
         if next > now {
             return Err(next);
         }
-        self.full_at = self.full_at.max(now) + self.interval;
+        self.reserve(now);
         Ok(())
+    }
+
+    /// Takes the next run out of the budget, and returns when it may begin.
+    pub(super) fn reserve(&mut self, now: Instant) -> Instant {
+        let next = self.next(now);
+        self.full_at = self.full_at.max(now) + self.interval;
+        next
     }
 
     /// Gives a run back that was not needed.
@@ -58,6 +65,9 @@ mod tests {
         assert!(budget.take(next).is_err());
         budget.give_back();
         assert_eq!((budget.take(next), budget.take(next).is_err()), (Ok(()), true));
+        // A reserved run is no longer there for others.
+        assert_eq!(budget.reserve(next), next + Duration::from_millis(100));
+        assert_eq!(budget.take(next), Err(next + Duration::from_millis(200)));
         let later = now + Duration::from_secs(100);
         assert!((0..10).all(|_| budget.take(later).is_ok()) && budget.take(later).is_err());
     }

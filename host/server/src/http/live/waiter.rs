@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use relayer_rest_sandbox::GuestRequest;
+use relayer_rest_state::Generation;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use super::client::Client;
 use super::content::Content;
-use super::entries::{Added, NotAdded};
+use super::entries::{self, Added, NotAdded};
 use super::key::Key;
 use super::own_run::OwnResponse;
 use super::resolve::{self, Answer};
@@ -76,6 +77,8 @@ impl Waiter {
     /// for equal requests, the client joins them. May be cancelled.
     async fn join(&mut self) -> Result<Added, Refusal> {
         let request = self.client.request();
+        // A run that was begun before may have ended long ago, while the client did not read.
+        let mut is_resumed = self.run.is_some();
         for _ in 0..MAX_TRIES {
             let found = resolve::find(&self.shared.registry, &self.shared.state, &request).ok();
             if found.is_none()
@@ -88,7 +91,11 @@ impl Waiter {
                 Some(answer) => Some(answer),
                 None => self.run(&request).await?,
             };
+            let was_resumed = std::mem::take(&mut is_resumed);
             let Some(answer) = answer else { continue };
+            if was_resumed && !self.shared.is_valid(&answer, &request) {
+                continue;
+            }
             match self.shared.add(&self.client, &request, answer) {
                 Err(NotAdded::Outdated) => {}
                 Err(NotAdded::Refused(refusal)) => return Err(refusal),
@@ -176,61 +183,57 @@ impl Drop for BudgetedRun {
 }
 
 /// Returns the answer to a request by a run of the module, as soon as the budget has one, and the
-/// mount may begin an evaluation. May be cancelled.
+/// mount may begin an evaluation, or by a run for an equal request. May be cancelled.
 async fn answer(shared: Arc<Shared>, request: Arc<GuestRequest>) -> Ran {
     let since = shared.state.peek().generation();
-    let run = loop {
-        // A response that is cached from now on notifies those that wait.
-        let own = shared.own_response(&request, since);
+    loop {
+        let equal = shared.entries().own_response(&request, since, &shared.registry);
         if is_answered(&shared, &request)? {
-            if let OwnResponse::Run(run) = own {
-                run.cancel();
-            }
             return Ok(None);
         }
-        match own {
+        match equal {
             OwnResponse::Answered(answer) => return Ok(Some(answer)),
-            OwnResponse::Run(run) => break run,
-            OwnResponse::Later(time, ended) => drop(timeout_at(time, ended).await),
+            OwnResponse::Later(next) => next.over().await,
+            OwnResponse::Run(_) => {
+                if let Some(answer) = run_within_budget(&shared, &request, since).await? {
+                    return Ok(Some(answer));
+                }
+            }
         }
-    };
-    let Some(answer) = run_within_budget(&shared, &request).await? else {
-        run.cancel();
-        return Ok(None);
-    };
-    run.end(&answer);
-    Ok(Some(answer))
+    }
 }
 
 /// Runs a module as soon as the budget has a run, and the mount may begin an evaluation. Returns
-/// `None` if no run is needed any more.
-async fn run_within_budget(shared: &Arc<Shared>, request: &Arc<GuestRequest>) -> Ran {
-    let find = || resolve::find(&shared.registry, &shared.state, request);
+/// `None` if another answer is there, or in progress.
+async fn run_within_budget(
+    shared: &Arc<Shared>,
+    request: &Arc<GuestRequest>,
+    since: Generation,
+) -> Ran {
+    let find = || resolve::find(&shared.registry, &shared.state, request).err();
+    let own = || shared.entries().own_response(request, since, &shared.registry);
     // Clients take turns: if all waited for the budget, each run would wake all of them.
     let turn = shared.turn.lock().await;
-    let permits = loop {
-        let Err(missed) = find() else { return Ok(None) };
-        if is_answered(shared, request)? {
-            return Ok(None);
-        }
-        let taken = {
-            let mut entries = shared.entries();
-            entries.take_run(Instant::now()).map(|()| entries.permits(missed.mount()))
-        };
-        match taken {
-            Ok(permits) => break permits,
-            Err(later) => sleep_until(later).await,
-        }
-    };
-    let shared = Arc::clone(shared);
-    let mut run = BudgetedRun { shared, permit: None, has_begun: false };
+    if is_answered(shared, request)? || !matches!(own(), OwnResponse::Run(_)) {
+        return Ok(None);
+    }
+    let time = shared.entries().reserve_run(Instant::now());
+    let mut run = BudgetedRun { shared: Arc::clone(shared), permit: None, has_begun: false };
+    sleep_until(time).await;
+    if is_answered(shared, request)? {
+        return Ok(None);
+    }
+    let Some(missed) = find() else { return Ok(None) };
+    let permits = shared.entries().permits(missed.mount());
     drop(turn);
     run.permit = permits.acquire_owned().await.ok();
     // It may be another request's response by now.
-    let Err(missed) = find() else { return Ok(None) };
+    let Some(missed) = find() else { return Ok(None) };
+    let OwnResponse::Run(own) = shared.own_response(request, since) else { return Ok(None) };
     run.has_begun = true;
-    let answer = missed.run(&run.shared.state).await;
-    run.shared.entries().ran();
+    let answer = missed.run(&shared.state).await;
+    shared.entries().ran();
+    own.end(&answer);
     Ok(Some(answer))
 }
 
@@ -250,6 +253,12 @@ fn is_answered(shared: &Shared, request: &GuestRequest) -> Result<bool, Refusal>
 }
 
 impl Shared {
+    /// Returns whether an answer is that on the present state.
+    fn is_valid(&self, answer: &Answer, request: &GuestRequest) -> bool {
+        let now = self.state.snapshot();
+        answer.outcome.as_ref().is_ok_and(|response| entries::is_valid(response, request, &now))
+    }
+
     fn join_failure(
         &self,
         client: &Client,
@@ -275,12 +284,15 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, BudgetedRun, Client, Content, Waiter};
+    use super::{Arc, BudgetedRun, Client, Content, JoinSet, OwnResponse, Waiter};
     use crate::http::connections::Peer;
     use crate::http::live::fixture::{Fixture, request};
-    use crate::http::live::resolve::Answer;
+    use crate::http::live::resolve::{Answer, runs};
     use bytes::Bytes;
     use futures_util::FutureExt;
+    use relayer_rest_common::priority;
+    use rustix::process::getpriority_process;
+    use std::thread;
     use std::time::Duration;
     use tokio::sync::Semaphore;
     use tokio::time::{Instant, timeout};
@@ -292,7 +304,14 @@ mod tests {
         let permits = Arc::new(Semaphore::new(1));
         let now = Instant::now();
         // Until the budget has no further one.
-        let take = || shared.entries().take_run(now).is_ok();
+        let take = || {
+            let mut entries = shared.entries();
+            let is_there = entries.reserve_run(now) == now;
+            if !is_there {
+                entries.give_back_run();
+            }
+            is_there
+        };
         while take() {}
         for has_begun in [false, true] {
             let permit = Arc::clone(&permits).try_acquire_owned().ok();
@@ -360,5 +379,89 @@ mod tests {
         assert_eq!(version.content().text(), Some(&response.plain().body));
         assert_eq!((fixture.tally.status().waiters, fixture.tally.status().entries), (1, 1));
         assert!(second.next().now_or_never().is_none(), "nothing has changed");
+    }
+
+    #[tokio::test]
+    async fn modules_run_for_waiting_clients_at_a_lower_priority() {
+        let lower = || {
+            priority::lower_thread();
+            getpriority_process(None).unwrap()
+        };
+        let lower = thread::spawn(lower).join().unwrap();
+        assert!(lower > getpriority_process(None).unwrap());
+        let fixture = Fixture::new();
+        // For an entry.
+        let evaluated = request("/state?evaluated");
+        let client = Client::new(&evaluated, Peer::SEVERAL);
+        let answer = fixture.answer_to(&evaluated).await;
+        let mut waiter = fixture.live.wait(client, answer).await.unwrap();
+        waiter.newest().await.unwrap();
+        fixture.publisher.update_state(|state| state.chains.push("b".into()));
+        waiter.next().await.unwrap();
+        assert_eq!(runs::priorities("/state?evaluated")[1..], [lower]);
+        // For a client that has no entry, when no other client waits.
+        drop(waiter);
+        fixture.publisher.update_state(|state| state.chains.push("c".into()));
+        let moved = request("/state?moved");
+        let client = Client::new(&moved, Peer::SEVERAL);
+        let shared = Arc::clone(&fixture.live.0);
+        let mut waiter = Waiter { shared, client, added: None, run: None };
+        waiter.newest().await.unwrap();
+        assert_eq!(runs::priorities("/state?moved"), [lower]);
+    }
+
+    /// It has no budget yet, and a client that asks now need not wait for that.
+    #[tokio::test]
+    async fn a_run_that_has_not_begun_delays_no_equal_request() {
+        let fixture = Fixture::with_limits("response-cache = '0B'");
+        let shared = Arc::clone(&fixture.live.0);
+        let request = Arc::new(request("/state"));
+        let turn = shared.turn.lock().await;
+        let mut waiting = Box::pin(super::answer(Arc::clone(&shared), Arc::clone(&request)));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let since = shared.state.peek().generation();
+        let OwnResponse::Run(run) = fixture.live.own_response(&request, since) else {
+            panic!("no run has begun")
+        };
+        let answer = fixture.answer_to(&request).await;
+        run.end(&answer);
+        drop(turn);
+        // It shares the answer, and needs no run.
+        let shared_answer = waiting.await.unwrap().unwrap();
+        let [shared_answer, answer] = [shared_answer, answer].map(|answer| answer.outcome.unwrap());
+        assert!(Arc::ptr_eq(&shared_answer, &answer));
+        assert_eq!(fixture.tally.status().runs, 0);
+    }
+
+    /// The client did not read meanwhile.
+    #[tokio::test]
+    async fn a_client_does_not_begin_with_the_state_of_a_run_that_ended_long_ago() {
+        let fixture = Fixture::new();
+        let shared = Arc::clone(&fixture.live.0);
+        let client = Client::new(&request("/state"), Peer::SEVERAL);
+        let older = fixture.answer().await;
+        let mut run = JoinSet::new();
+        run.spawn(async move { Ok(Some(older)) });
+        fixture.publisher.update_state(|state| state.chains.push("b".into()));
+        let mut waiter = Waiter { shared, client, added: None, run: Some(run) };
+        let first = waiter.newest().await.unwrap();
+        let text = first.content().text().unwrap().clone();
+        assert_eq!(text, fixture.answer().await.outcome.unwrap().plain().body);
+    }
+
+    /// Its client had the response, and does not wait.
+    #[tokio::test]
+    async fn the_answer_of_a_run_is_forgotten_without_a_waiting_client() {
+        let fixture = Fixture::new();
+        let request = request("/state");
+        let since = fixture.publisher.reader().peek().generation();
+        let OwnResponse::Run(run) = fixture.live.own_response(&request, since) else {
+            panic!("it is the first")
+        };
+        run.end(&fixture.answer().await);
+        assert!(fixture.live.0.entries().next_forgotten().is_some());
+        while fixture.live.0.entries().next_forgotten().is_some() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }

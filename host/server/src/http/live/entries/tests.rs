@@ -160,6 +160,37 @@ async fn clients_learn_of_the_end_also_if_there_is_no_memory() {
     assert!(matches!(added.versions.newest().content(), Content::Ended(_)));
 }
 
+/// A publication costs nothing for each response that has read none of its changes.
+#[tokio::test]
+async fn a_publication_affects_the_entries_of_changed_values_only() {
+    const CHAINS: usize = 50;
+    let mut table = Table::new("/state", LiveLimits::default());
+    let ids: Vec<_> = (0..CHAINS).map(|number| format!("chain-{number}")).collect();
+    let publish = |table: &mut Table, changed: Option<usize>| {
+        let before = Arc::clone(&table.entries.seen);
+        let chain = |(number, id): (usize, &String)| ChainConfig {
+            max_gas: Some(u64::from(changed == Some(number))),
+            ..ChainConfig::new(&**id, ChainKind::CosmosSdk)
+        };
+        let chains = ids.iter().enumerate().map(chain).collect();
+        table.fixture.publisher.set_chains(chains).unwrap();
+        table.observe();
+        table.entries.readers_of_changes(&before).len()
+    };
+    publish(&mut table, None);
+    let mut added = vec![table.join().await];
+    for id in &ids {
+        table.request = Arc::new(request(&format!("/chain/{id}")));
+        table.client = Client::new(&table.request, Peer::SEVERAL);
+        added.push(table.join().await);
+    }
+    assert_eq!(table.entries.by_id.len(), CHAINS + 1);
+    assert_eq!(publish(&mut table, Some(7)), 1);
+    assert_eq!(table.begin().len(), 1);
+    table.change();
+    assert_eq!(table.begin().len(), 1);
+}
+
 /// An absent chain is compared by its absence, and not by a generation.
 #[tokio::test]
 async fn a_version_whose_values_return_is_published_again() {
@@ -308,7 +339,7 @@ async fn cached_answers_take_no_runs_of_the_budget() {
     let task = table.entries.take_due(now).pop().unwrap();
     let answer = table.answer().await;
     table.entries.complete(task, answer, true, &table.fixture.registry);
-    assert!(table.entries.take_run(now).is_err());
+    assert!(table.entries.reserve_run(now) > now);
 }
 
 /// A slow module delays neither the entries of other mounts nor all runs of its own.
@@ -409,8 +440,10 @@ async fn equal_requests_share_the_answer_of_a_run_and_other_runs_of_theirs_are_l
         number += 1;
         own(table, &[("x-request-id", &number.to_string())], "/state", since)
     };
-    let OwnResponse::Run((key, run)) = equal(&mut table, since) else { panic!("it is new") };
-    let OwnResponse::Later(_, ended) = equal(&mut table, since) else { panic!("it has begun") };
+    let OwnResponse::Run(key) = equal(&mut table, since) else { panic!("it is new") };
+    let run = table.entries.begin_run(key);
+    let OwnResponse::Later(next) = equal(&mut table, since) else { panic!("it has begun") };
+    assert_eq!(next.time, None, "no run begins before the end of another one");
     for (target, headers) in [
         ("/state?a", &[][..]),
         ("/chains", &[]),
@@ -422,7 +455,7 @@ async fn equal_requests_share_the_answer_of_a_run_and_other_runs_of_theirs_are_l
     }
     let answer = table.answer().await;
     table.entries.end_run(key, run, &answer);
-    assert!(ended.now_or_never().is_some());
+    assert!(next.over().now_or_never().is_some());
     let OwnResponse::Answered(shared) = equal(&mut table, since) else { panic!("it has ended") };
     assert!(Arc::ptr_eq(&shared.outcome.unwrap(), answer.outcome.as_ref().unwrap()));
     // A client that comes after a publication needs an answer after it.
@@ -442,6 +475,28 @@ async fn equal_requests_share_the_answer_of_a_run_and_other_runs_of_theirs_are_l
     assert!(matches!(equal(&mut table, last), OwnResponse::Answered(_)));
 }
 
+/// Runs of other modules are not repetitions of them.
+#[tokio::test]
+async fn an_activation_ends_the_waits_for_later_runs() {
+    let mut table = Table::new("/state", patient());
+    let since = table.fixture.publisher.reader().peek().generation();
+    let answer = failure(&table.answer().await);
+    let own = |table: &mut Table, since| {
+        table.entries.own_response(&table.request, since, &table.fixture.registry)
+    };
+    let OwnResponse::Run(key) = own(&mut table, since) else { panic!("it is new") };
+    let run = table.entries.begin_run(key);
+    table.entries.activated(&table.fixture.registry);
+    let OwnResponse::Later(_) = own(&mut table, since) else { panic!("it is in progress") };
+    table.entries.end_run(key, run, &answer);
+    table.change();
+    let since = table.fixture.publisher.reader().peek().generation();
+    let OwnResponse::Later(next) = own(&mut table, since) else { panic!("it was before") };
+    table.entries.activated(&table.fixture.registry);
+    assert!(next.over().now_or_never().is_some());
+    assert!(matches!(own(&mut table, since), OwnResponse::Run(_)));
+}
+
 /// An error of the host is not the answer of a run.
 #[tokio::test]
 async fn equal_requests_share_failures_and_no_other_errors() {
@@ -449,8 +504,9 @@ async fn equal_requests_share_failures_and_no_other_errors() {
     let since = table.fixture.publisher.reader().peek().generation();
     let failed = failure(&table.answer().await);
     for is_failure in [false, true] {
-        let mut own = || table.entries.own_response(&table.request, since, &table.fixture.registry);
-        let OwnResponse::Run((key, run)) = own() else { panic!("nothing is kept") };
+        let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
+        let OwnResponse::Run(key) = own else { panic!("nothing is kept") };
+        let run = table.entries.begin_run(key);
         table.entries.end_run(key, run, &Answer { is_failure, ..failed.clone() });
     }
     let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
