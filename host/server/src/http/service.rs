@@ -11,7 +11,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::{GuestRequest, Route};
-use relayer_rest_state::{Generation, Snapshot, StateReader, TraceContext};
+use relayer_rest_state::{Snapshot, StateReader, TraceContext};
 use tracing::{Instrument, debug, field, info_span};
 
 use super::base_path::BasePath;
@@ -224,30 +224,14 @@ impl Service {
         let response = async {
             let mut is_failure = false;
             let mut asked_at = self.state.peek().generation();
-            let waiting = match pending {
-                Pending::Run { .. } if interest.waits() => {
-                    Some(self.client(&request, peer, &id).request())
-                }
-                _ => None,
-            };
-            let mut pending = pending;
-            let mut run = None;
-            let mut paced = Duration::ZERO;
-            if let Some(waiting) = waiting {
+            let (mut pending, mut run, mut paced) = (pending, None, Duration::ZERO);
+            if matches!(pending, Pending::Run { .. }) && interest.waits() {
                 let begin = Instant::now();
-                let limit = match interest {
-                    Interest::Change(preferred) => preferred.min(self.live.limits().max_wait),
-                    _ => self.live.limits().max_wait,
-                };
+                let waiting = self.client(&request, peer, &id).request();
                 // Boxed, as the wait is.
-                let pace = Box::pin(self.pace(&mount, pending, &waiting, asked_at, limit));
-                match pace.await {
-                    Ok(paced) => (pending, run) = paced,
-                    Err(active) => {
-                        self.live.refuse();
-                        let error = reply::host_error(&HostError::Overloaded, &request);
-                        return (active, varying(error), Origin::Run);
-                    }
+                match Box::pin(self.pace(&mount, pending, &waiting, interest)).await {
+                    Ok(ready) => (pending, run) = ready,
+                    Err(active) => return (active, self.refuse_to_wait(&request), Origin::Run),
                 }
                 paced = begin.elapsed();
                 asked_at = self.state.peek().generation();
@@ -342,20 +326,32 @@ impl Service {
         Client::new(&self.guest_request(request, target, id), peer)
     }
 
+    /// Returns the response to a request that waits, and for which there is no run.
+    fn refuse_to_wait(&self, request: &Request<()>) -> HttpResponse {
+        self.live.refuse();
+        varying(reply::host_error(&HostError::Overloaded, request))
+    }
+
     /// Waits until a run for this request, which waits, may begin. Another request may have its
     /// response by then.
     ///
     /// # Errors
-    /// Returns the active module if other requests have had the runs for this time.
+    /// Returns the active module if the run could begin only after the wait, or equal requests have had
+    /// too many runs.
     async fn pace(
         &self,
         mount: &Arc<Mount>,
         mut pending: Pending,
         waiting: &GuestRequest,
-        since: Generation,
-        limit: Duration,
+        interest: Interest,
     ) -> Result<(Pending, Option<OwnRun>), Arc<ActiveModule>> {
-        let end = tokio::time::Instant::now() + limit;
+        let since = self.state.peek().generation();
+        let longest = self.live.limits().max_wait;
+        let time = match interest {
+            Interest::Change(preferred) => preferred.min(longest),
+            _ => longest,
+        };
+        let end = tokio::time::Instant::now() + time;
         let mut rounds = 0;
         while let Pending::Run { guest_request, .. } = &pending {
             let next = match self.live.own_response(waiting, since) {
