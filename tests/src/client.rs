@@ -100,7 +100,7 @@ impl Client {
         Self { idle, ..self }
     }
 
-    /// Returns what sends requests on this connection.
+    /// Returns the sender of this connection.
     ///
     /// # Panics
     ///

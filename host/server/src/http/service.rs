@@ -326,7 +326,7 @@ impl Service {
         Client::new(&self.guest_request(request, target, id), peer)
     }
 
-    /// Returns the response to a request that waits, and for which there is no run.
+    /// Returns the response to a request that would wait too long for its run.
     fn refuse_to_wait(&self, request: &Request<()>) -> HttpResponse {
         self.live.refuse();
         varying(reply::host_error(&HostError::Overloaded, request))
@@ -374,7 +374,7 @@ impl Service {
             }
             rounds += 1;
             next.over().await;
-            // The state, the module, and what is cached may have changed.
+            // The state, the module and the cache may have changed.
             let Some(active) = mount.active() else { break };
             let guest_request = Arc::clone(guest_request);
             let request = RequestRef::from(&*guest_request);
