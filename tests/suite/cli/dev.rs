@@ -194,6 +194,10 @@ async fn the_last_good_build_stays_while_others_fail() {
     let output = serving.printed("stays active").await;
     assert!(output.contains("not WebAssembly"), "{output}");
     assert_eq!(client.get("/ext/my-tool/").await.text(), "1");
+    // The differences are those to the active build, and not to a rejected one.
+    replace(&folder, "module.bin", with_body("2"));
+    let output = serving.printed("served after").await;
+    assert!(output.contains("\n    body: 1 -> 2\n"), "{output}");
     serving.stop().await;
 }
 

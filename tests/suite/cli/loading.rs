@@ -231,6 +231,56 @@ async fn a_start_and_config_check_reject_each_module_that_a_swap_rejects() {
     }
 }
 
+/// An extension that the server must have is rejected as the module of the API is.
+#[tokio::test]
+async fn a_start_and_config_check_reject_each_required_extension_that_a_swap_rejects() {
+    let files = Folder::new();
+    let good = files.write("tool.wasm", component::of_response(201, &[], b"good"));
+    let optional = files.write("optional.toml", TOOL);
+    let serving = Program::server().args(["--config", &optional]).start().await;
+    let required = files.write("required.toml", format!("{TOOL}required = true\n"));
+    for module in [
+        component::of_handler("unreachable"),
+        component::with_response(99, "a", b"b"),
+        component::that_counts_chains(1, 200),
+        wat::parse_str("(component)").unwrap(),
+        b"text".to_vec(),
+    ] {
+        fs::write(&good, module).unwrap();
+        let swap = ["swap", &good, "--mount", "/ext/tool"];
+        let swapped = serving.control(&swap).await.stdout;
+        let rejected = swapped.lines().find_map(|line| line.strip_prefix("rejected: ")).unwrap();
+        let started = Program::server().args(["--config", &required]).run().await;
+        check_failure(&started, 2, rejected);
+        let checked = Program::new(["config", "check", &required]).run().await;
+        let failed = format!("FAILED  /ext/tool  {rejected}\n");
+        assert_eq!(checked.status, Some(1));
+        assert!(checked.stdout.contains(&failed), "{failed}{}", checked.stdout);
+    }
+}
+
+/// Compilation is the most expensive step.
+#[tokio::test]
+async fn a_module_whose_imports_are_not_granted_is_not_compiled() {
+    let files = Folder::new();
+    files.write("tool.wasm", component::of_response(201, &[], b"good"));
+    let config = files.write("c.toml", TOOL);
+    let cache = files.join("cache");
+    let args = ["--config", &config, "--code-cache", cache.to_str().unwrap()];
+    let serving = Program::server().args(args).start().await;
+    let before = entries(&cache);
+    let swapped = async |module| {
+        let file = files.write("other.wasm", module);
+        serving.control(&["swap", &file, "--mount", "/ext/tool"]).await.stdout
+    };
+    let rejected = swapped(component::that_counts_chains(1, 200)).await;
+    assert!(rejected.contains("grants = [\"chains\"]"), "{rejected}");
+    assert_eq!(entries(&cache), before);
+    let accepted = swapped(component::of_response(202, &[], b"other")).await;
+    assert!(!accepted.contains("rejected: "), "{accepted}");
+    assert_ne!(entries(&cache), before);
+}
+
 /// Returns the files of a code cache, which are other ones after a compilation.
 fn entries(cache: &Path) -> Vec<(u64, u64)> {
     let entries = fs::read_dir(cache).unwrap();
