@@ -74,6 +74,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::registry::Registry;
+use changes::Changes;
 pub(super) use client::Client;
 use entries::Entries;
 pub(super) use event_stream::{EventStream, StreamConnection, StreamedEvents};
@@ -200,14 +201,17 @@ impl Shared {
     fn start_evaluator(self: &Arc<Self>) {
         self.evaluator.get_or_init(|| {
             let shared = Arc::clone(self);
+            // From the first waiter on.
+            let changes = Changes::new(&self.registry, &self.state);
             let started = threads::start_runtime("live", move |runtime| {
                 priority::lower_thread();
                 shared.runtime.get_or_init(|| runtime.handle().clone());
-                runtime.block_on(evaluator::run(shared));
+                runtime.block_on(evaluator::run(shared, changes));
             });
             if let Err(error) = started {
                 warn!(%error, "no thread for live responses: no more threads can be created; the thread of the connection is used");
-                tokio::spawn(evaluator::run(Arc::clone(self)));
+                let changes = Changes::new(&self.registry, &self.state);
+                tokio::spawn(evaluator::run(Arc::clone(self), changes));
             }
         });
     }

@@ -220,20 +220,23 @@ impl Service {
             span.record("trace_id", trace.trace_id());
         }
         let mut served = None;
+        // A wait for a run, or for a change, is not part of the time of the request.
+        let mut paced = Duration::ZERO;
         let peer = client.address.map_or(Peer::SEVERAL, Peer::from);
         let response = async {
             let mut is_failure = false;
             let mut asked_at = self.state.peek().generation();
-            let (mut pending, mut run, mut paced) = (pending, None, Duration::ZERO);
+            let (mut pending, mut run) = (pending, None);
             if matches!(pending, Pending::Run { .. }) && interest.waits() {
                 let begin = Instant::now();
                 let waiting = self.client(&request, peer, &id).request();
                 // Boxed, as the wait is.
-                match Box::pin(self.pace(&mount, pending, &waiting, interest)).await {
+                let ready = Box::pin(self.pace(&mount, pending, &waiting, interest)).await;
+                paced = begin.elapsed();
+                match ready {
                     Ok(ready) => (pending, run) = ready,
                     Err(active) => return (active, self.refuse_to_wait(&request), Origin::Run),
                 }
-                paced = begin.elapsed();
                 asked_at = self.state.peek().generation();
             }
             let (active, outcome, origin) = match pending {
@@ -277,7 +280,6 @@ impl Service {
             } else {
                 let answer = answer(outcome);
                 let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
-                // The wait is not part of the time of the request.
                 served = start.map(|start| start.elapsed().saturating_sub(paced));
                 // Boxed, because it is rare, and enlarges the future of each request.
                 let response: BoxFuture<'_, HttpResponse> =
@@ -300,7 +302,7 @@ impl Service {
         }
         if let Some(start) = start {
             let handled = Handled { has_tls: client.has_tls, route: route(), origin };
-            let time = served.unwrap_or_else(|| start.elapsed());
+            let time = served.unwrap_or_else(|| start.elapsed().saturating_sub(paced));
             record(&mount, &active, request.method(), response.status(), handled, time);
         }
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
@@ -346,12 +348,13 @@ impl Service {
         interest: Interest,
     ) -> Result<(Pending, Option<OwnRun>), Arc<ActiveModule>> {
         let since = self.state.peek().generation();
-        let longest = self.live.limits().max_wait;
-        let time = match interest {
-            Interest::Change(preferred) => preferred.min(longest),
-            _ => longest,
+        let end = match interest {
+            Interest::Change(preferred) => {
+                let wait = preferred.min(self.live.limits().max_wait);
+                Some(tokio::time::Instant::now() + wait)
+            }
+            _ => None,
         };
-        let end = tokio::time::Instant::now() + time;
         let mut rounds = 0;
         while let Pending::Run { guest_request, .. } = &pending {
             let next = match self.live.own_response(waiting, since) {
@@ -368,11 +371,12 @@ impl Service {
             if self.live.is_ending() {
                 break;
             }
-            let is_late = rounds == MAX_ROUNDS || next.time.is_some_and(|time| time > end);
+            let is_late = next.time.zip(end).is_some_and(|(time, end)| time > end);
+            let is_late = is_late || rounds == MAX_ROUNDS;
             if is_late && let Some(active) = mount.active() {
                 return Err(Guard::into_inner(active));
             }
-            rounds += 1;
+            rounds += u32::from(next.time.is_none());
             next.over().await;
             // The state, the module and the cache may have changed.
             let Some(active) = mount.active() else { break };

@@ -44,6 +44,9 @@ pub(super) struct Entries {
     readers: HashMap<StateValue, HashSet<EntryId>>,
     due: DueEntries,
     budget: RunBudget,
+    /// When the next due entry may be run: otherwise, clients that wait for the budget could take each
+    /// run of it.
+    reserved: Option<Instant>,
     recent_runs: RecentRuns,
     threads: ClientThreads,
     by_peer: HashMap<Peer, u32>,
@@ -131,6 +134,7 @@ impl Entries {
             readers: HashMap::new(),
             due: DueEntries::default(),
             budget,
+            reserved: None,
             recent_runs,
             threads: ClientThreads::default(),
             by_peer: HashMap::new(),
@@ -250,9 +254,19 @@ impl Entries {
         self.recent_runs.begin(key, Instant::now())
     }
 
-    /// Records the end of a run, whose answer equal requests share.
-    pub(super) fn end_run(&mut self, key: RunKey, number: RunNumber, answer: &Answer) {
-        self.recent_runs.end(key, number, answer, Instant::now());
+    /// Records the end of a run, whose answer equal requests share if it is of the active module.
+    pub(super) fn end_run(
+        &mut self,
+        key: RunKey,
+        number: RunNumber,
+        answer: &Answer,
+        is_current: bool,
+    ) {
+        if is_current {
+            self.recent_runs.end(key, number, answer, Instant::now());
+        } else {
+            self.recent_runs.cancel(key, number);
+        }
     }
 
     /// Records that a run has no answer.
@@ -349,16 +363,18 @@ impl Entries {
         while let Some((time, id)) = self.due.first()
             && time <= now
             && let Some(entry) = self.by_id.get_mut(&id)
-            && self.budget.take(now).is_ok()
+            && *self.reserved.get_or_insert_with(|| self.budget.reserve(now)) <= now
         {
-            let Some(permit) = self.due.begin(&entry.mount, time, id) else {
-                self.budget.give_back();
-                break;
-            };
+            let Some(permit) = self.due.begin(&entry.mount, time, id) else { break };
+            self.reserved = None;
             entry.evaluation =
                 Evaluation::Running(Run { is_outdated: false, newest: entry.newest });
             entry.last_run = Some(now);
             tasks.push(Task { id, request: Arc::clone(&entry.request), _permit: permit });
+        }
+        let is_due = self.due.first().is_some_and(|(time, _)| time <= now);
+        if !is_due && self.reserved.take().is_some() {
+            self.budget.give_back();
         }
         self.due.prune();
         tasks
@@ -386,7 +402,8 @@ impl Entries {
 
     /// Returns when the next entry can be taken: it is due, and the budget has a run for it.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        self.due.first().map(|(time, _)| self.budget.next(now).max(time))
+        let budget = self.reserved.unwrap_or_else(|| self.budget.next(now));
+        self.due.first().map(|(time, _)| budget.max(time))
     }
 
     /// Returns when answers that equal requests share can be forgotten.

@@ -19,10 +19,7 @@ use crate::cache;
 use crate::http::worker_threads::RELEASE_INTERVAL;
 
 /// Evaluates entries until the server ends.
-pub(super) async fn run(shared: Arc<Shared>) {
-    let mut changes = Changes::new(&shared.registry, &shared.state);
-    // The first waiter came before the changes were followed.
-    shared.entries().activated(&shared.registry);
+pub(super) async fn run(shared: Arc<Shared>, mut changes: Changes) {
     let mut running = FuturesUnordered::new();
     let mut releases = interval(RELEASE_INTERVAL);
     loop {

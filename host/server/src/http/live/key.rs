@@ -48,10 +48,11 @@ impl Key {
             }
             Ok(response) => {
                 let mut whole = Self::whole(request, answer.mount.path(), b"whole");
-                for (name, values) in response.reads().header_values() {
-                    if is_id(name) {
-                        whole.header(name, values.iter());
-                    }
+                let mut ids: Vec<_> = response.reads().header_values().collect();
+                ids.retain(|(name, _)| is_id(name));
+                ids.sort_unstable_by_key(|(name, _)| name.as_str());
+                for (name, values) in ids {
+                    whole.header(name, values.iter());
                 }
                 whole.into()
             }

@@ -30,7 +30,9 @@ pub(in crate::http) struct OwnRun {
 impl OwnRun {
     /// Records the end of the run.
     pub(in crate::http) fn end(self, answer: &Answer) {
-        self.shared.entries().end_run(self.key, self.number, answer);
+        let path = answer.mount.path().as_str();
+        let is_current = answer.is_current(&self.shared.registry, path);
+        self.shared.entries().end_run(self.key, self.number, answer, is_current);
         // It is forgotten after the interval.
         self.shared.due.notify_one();
     }

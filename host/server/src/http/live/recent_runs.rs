@@ -140,6 +140,13 @@ impl RecentRuns {
         }
     }
 
+    /// Forgets a run of a module that is not active any more.
+    pub(super) fn cancel(&mut self, key: RunKey, number: RunNumber) {
+        if self.is_running(key, number) {
+            self.remove(key);
+        }
+    }
+
     /// Records that a run has no answer, because its client has left.
     pub(super) fn abort(&mut self, key: RunKey, number: RunNumber, now: Instant) {
         if !self.is_running(key, number) {

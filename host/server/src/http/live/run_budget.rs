@@ -25,16 +25,6 @@ impl RunBudget {
         full_at.checked_sub(BURST).map_or(now, |next| next.max(now))
     }
 
-    /// Takes a run out of the budget, or returns when there is one.
-    pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
-        let next = self.next(now);
-        if next > now {
-            return Err(next);
-        }
-        self.reserve(now);
-        Ok(())
-    }
-
     /// Takes the next run out of the budget, and returns when it may begin.
     pub(super) fn reserve(&mut self, now: Instant) -> Instant {
         let next = self.next(now);
@@ -56,19 +46,20 @@ mod tests {
     async fn runs_are_limited_to_a_number_each_second() {
         let mut budget = RunBudget::new(10);
         let now = Instant::now();
+        let interval = Duration::from_millis(100);
         for _ in 0..10 {
-            assert_eq!(budget.take(now), Ok(()));
+            assert_eq!(budget.reserve(now), now);
         }
-        let next = now + Duration::from_millis(100);
-        assert_eq!(budget.take(now), Err(next));
-        assert_eq!(budget.take(next), Ok(()));
-        assert!(budget.take(next).is_err());
-        budget.give_back();
-        assert_eq!((budget.take(next), budget.take(next).is_err()), (Ok(()), true));
+        assert_eq!(budget.next(now), now + interval);
         // A reserved run is no longer there for others.
-        assert_eq!(budget.reserve(next), next + Duration::from_millis(100));
-        assert_eq!(budget.take(next), Err(next + Duration::from_millis(200)));
+        assert_eq!(budget.reserve(now), now + interval);
+        assert_eq!(budget.reserve(now), now + 2 * interval);
+        budget.give_back();
+        assert_eq!(budget.reserve(now + interval), now + 2 * interval);
         let later = now + Duration::from_secs(100);
-        assert!((0..10).all(|_| budget.take(later).is_ok()) && budget.take(later).is_err());
+        for _ in 0..10 {
+            assert_eq!(budget.reserve(later), later);
+        }
+        assert_eq!(budget.next(later), later + interval);
     }
 }

@@ -18,7 +18,8 @@ use super::resolve::{self, Answer};
 use super::version::Version;
 use super::{Refusal, Shared};
 
-/// The maximum number of answers that a client asks for while modules are activated.
+/// The maximum number of answers that a client asks for while modules are activated, or others are
+/// answered.
 const MAX_TRIES: u32 = 10;
 
 /// A client that waits until this is dropped.
@@ -77,8 +78,7 @@ impl Waiter {
     /// for equal requests, the client joins them. May be cancelled.
     async fn join(&mut self) -> Result<Added, Refusal> {
         let request = self.client.request();
-        // A run that was begun before may have ended long ago, while the client did not read.
-        let mut is_resumed = self.run.is_some();
+        let mut ended = self.take_ended(&request);
         for _ in 0..MAX_TRIES {
             let found = resolve::find(&self.shared.registry, &self.shared.state, &request).ok();
             if found.is_none()
@@ -87,15 +87,11 @@ impl Waiter {
                 self.run = None;
                 return Ok(added);
             }
-            let answer = match found {
+            let answer = match found.or(ended.take()) {
                 Some(answer) => Some(answer),
                 None => self.run(&request).await?,
             };
-            let was_resumed = std::mem::take(&mut is_resumed);
             let Some(answer) = answer else { continue };
-            if was_resumed && !self.shared.is_valid(&answer, &request) {
-                continue;
-            }
             match self.shared.add(&self.client, &request, answer) {
                 Err(NotAdded::Outdated) => {}
                 Err(NotAdded::Refused(refusal)) => return Err(refusal),
@@ -106,6 +102,15 @@ impl Waiter {
             }
         }
         Err(Refusal::Overloaded)
+    }
+
+    /// Takes the answer of a run that ended while the client did not read, if it is one on the present
+    /// state.
+    fn take_ended(&mut self, request: &GuestRequest) -> Option<Answer> {
+        let ended = self.run.as_mut()?.try_join_next()?;
+        self.run = None;
+        let answer = ended.ok()?.ok()??;
+        self.shared.is_valid(&answer, request).then_some(answer)
     }
 
     /// Runs the module on the thread of the evaluator, which has a lower priority. May be cancelled.
@@ -228,6 +233,9 @@ async fn run_within_budget(
     drop(turn);
     run.permit = permits.acquire_owned().await.ok();
     // It may be another request's response by now.
+    if is_answered(shared, request)? {
+        return Ok(None);
+    }
     let Some(missed) = find() else { return Ok(None) };
     let OwnResponse::Run(own) = shared.own_response(request, since) else { return Ok(None) };
     run.has_begun = true;
@@ -256,7 +264,10 @@ impl Shared {
     /// Returns whether an answer is that on the present state.
     fn is_valid(&self, answer: &Answer, request: &GuestRequest) -> bool {
         let now = self.state.snapshot();
-        answer.outcome.as_ref().is_ok_and(|response| entries::is_valid(response, request, &now))
+        match &answer.outcome {
+            Ok(response) => entries::is_valid(response, request, &now),
+            Err(_) => answer.asked_at >= now.generation(),
+        }
     }
 
     fn join_failure(
@@ -290,11 +301,13 @@ mod tests {
     use crate::http::live::resolve::{Answer, runs};
     use bytes::Bytes;
     use futures_util::FutureExt;
+    use futures_util::future::join;
     use relayer_rest_common::priority;
     use rustix::process::getpriority_process;
     use std::thread;
     use std::time::Duration;
-    use tokio::sync::Semaphore;
+    use tokio::sync::{Semaphore, oneshot};
+    use tokio::task::yield_now;
     use tokio::time::{Instant, timeout};
 
     #[tokio::test]
@@ -442,11 +455,32 @@ mod tests {
         let older = fixture.answer().await;
         let mut run = JoinSet::new();
         run.spawn(async move { Ok(Some(older)) });
+        yield_now().await;
         fixture.publisher.update_state(|state| state.chains.push("b".into()));
         let mut waiter = Waiter { shared, client, added: None, run: Some(run) };
         let first = waiter.newest().await.unwrap();
         let text = first.content().text().unwrap().clone();
         assert_eq!(text, fixture.answer().await.outcome.unwrap().plain().body);
+    }
+
+    /// It was interrupted by a comment, and another run would wait for the budget again.
+    #[tokio::test]
+    async fn a_client_is_sent_the_answer_of_its_run_that_goes_on() {
+        let fixture = Fixture::new();
+        let older = fixture.answer().await;
+        fixture.publisher.update_state(|state| state.chains.push("b".into()));
+        let failed = Err(Arc::new(hyper::Response::new(Bytes::from_static(b"failed"))));
+        let failed = Answer { outcome: failed, is_failure: true, ..older };
+        let shared = Arc::clone(&fixture.live.0);
+        let client = Client::new(&request("/state"), Peer::SEVERAL);
+        let (end, ended) = oneshot::channel();
+        let mut run = JoinSet::new();
+        run.spawn(async { Ok(ended.await.ok()) });
+        let mut waiter = Waiter { shared, client, added: None, run: Some(run) };
+        assert!(waiter.newest().now_or_never().is_none());
+        let (version, ()) = join(waiter.newest(), async { drop(end.send(failed)) }).await;
+        assert!(matches!(version.unwrap().content(), Content::Failure(..)));
+        assert_eq!(fixture.tally.status().runs, 0);
     }
 
     /// Its client had the response, and does not wait.

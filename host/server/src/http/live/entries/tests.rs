@@ -454,7 +454,7 @@ async fn equal_requests_share_the_answer_of_a_run_and_other_runs_of_theirs_are_l
         assert!(matches!(response, OwnResponse::Run(_)), "{target} is of another request");
     }
     let answer = table.answer().await;
-    table.entries.end_run(key, run, &answer);
+    table.entries.end_run(key, run, &answer, true);
     assert!(next.over().now_or_never().is_some());
     let OwnResponse::Answered(shared) = equal(&mut table, since) else { panic!("it has ended") };
     assert!(Arc::ptr_eq(&shared.outcome.unwrap(), answer.outcome.as_ref().unwrap()));
@@ -475,6 +475,25 @@ async fn equal_requests_share_the_answer_of_a_run_and_other_runs_of_theirs_are_l
     assert!(matches!(equal(&mut table, last), OwnResponse::Answered(_)));
 }
 
+/// Each of them takes the next run of the budget before that is there.
+#[tokio::test]
+async fn clients_that_wait_for_the_budget_do_not_take_the_run_of_a_due_entry() {
+    let limits = LiveLimits { runs_per_second: 1, ..LiveLimits::default() };
+    let mut table = Table::new("/state", limits);
+    let _added = table.join().await;
+    table.change();
+    let now = table.now + Duration::from_mins(1);
+    assert_eq!(table.entries.reserve_run(now), now);
+    let of_client = table.entries.reserve_run(now);
+    assert!(table.entries.take_due(now).is_empty());
+    let due = table.entries.next_due(now).unwrap();
+    assert!(due > of_client);
+    let of_other = table.entries.reserve_run(of_client);
+    assert!(of_other > due);
+    assert_eq!(table.entries.take_due(due).len(), 1);
+    assert_eq!(table.entries.reserved, None);
+}
+
 /// Runs of other modules are not repetitions of them.
 #[tokio::test]
 async fn an_activation_ends_the_waits_for_later_runs() {
@@ -488,7 +507,10 @@ async fn an_activation_ends_the_waits_for_later_runs() {
     let run = table.entries.begin_run(key);
     table.entries.activated(&table.fixture.registry);
     let OwnResponse::Later(_) = own(&mut table, since) else { panic!("it is in progress") };
-    table.entries.end_run(key, run, &answer);
+    table.entries.end_run(key, run, &answer, false);
+    let OwnResponse::Run(key) = own(&mut table, since) else { panic!("it was of another module") };
+    let run = table.entries.begin_run(key);
+    table.entries.end_run(key, run, &answer, true);
     table.change();
     let since = table.fixture.publisher.reader().peek().generation();
     let OwnResponse::Later(next) = own(&mut table, since) else { panic!("it was before") };
@@ -507,7 +529,7 @@ async fn equal_requests_share_failures_and_no_other_errors() {
         let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
         let OwnResponse::Run(key) = own else { panic!("nothing is kept") };
         let run = table.entries.begin_run(key);
-        table.entries.end_run(key, run, &Answer { is_failure, ..failed.clone() });
+        table.entries.end_run(key, run, &Answer { is_failure, ..failed.clone() }, true);
     }
     let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
     assert!(matches!(own, OwnResponse::Answered(Answer { is_failure: true, .. })));
