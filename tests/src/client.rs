@@ -25,7 +25,8 @@ const IDLE: Duration = Duration::from_secs(10);
 pub struct Client {
     connection: Connection,
     address: SocketAddr,
-    /// When it was opened, or the last response has ended.
+    /// When it was opened, or the last request was sent that has got its response: for the server, it
+    /// is idle from a later moment on.
     last_used: Instant,
     /// The shortest time without a request after which the server may close the connection.
     idle: Duration,
@@ -191,7 +192,7 @@ impl Client {
                 Err(error) => error,
             };
             let silent = last_used.elapsed();
-            assert!(silent >= self.idle, "closed {silent:?} after the last response: {error}");
+            assert!(silent >= self.idle, "closed {silent:?} after the last request: {error}");
             let stream = TcpStream::connect(self.address).await.unwrap();
             self.connection = match self.connection {
                 Connection::Http1(_) => Connection::http1(stream).await,
@@ -215,9 +216,10 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
     ) -> hyper::Result<Response> {
+        let sent = Instant::now();
         let (head, body) = self.begin(method, path, headers).await?.into_parts();
         let body = body.collect().await?.to_bytes();
-        self.last_used = Instant::now();
+        self.last_used = sent;
         Ok(Response { version: head.version, status: head.status, headers: head.headers, body })
     }
 
