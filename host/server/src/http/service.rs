@@ -372,12 +372,15 @@ impl Service {
                 break;
             }
             let is_late = next.time.zip(end).is_some_and(|(time, end)| time > end);
-            let is_late = is_late || rounds == MAX_ROUNDS;
+            let is_late = is_late || rounds >= MAX_ROUNDS;
             if is_late && let Some(active) = mount.active() {
                 return Err(Guard::into_inner(active));
             }
             rounds += u32::from(next.time.is_none());
             next.over().await;
+            if !Arc::ptr_eq(self.registry.now().route(waiting.target.path()), mount) {
+                break;
+            }
             // The state, the module and the cache may have changed.
             let Some(active) = mount.active() else { break };
             let guest_request = Arc::clone(guest_request);

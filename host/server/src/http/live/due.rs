@@ -25,6 +25,9 @@ struct OfMount {
     due: BTreeSet<(Instant, EntryId)>,
     /// The permits of evaluations.
     permits: Arc<Semaphore>,
+    /// The turns of clients that look for a response of their own, which are fewer: they queue for
+    /// permits, and entries do not.
+    turns: Arc<Semaphore>,
 }
 
 impl DueEntries {
@@ -66,10 +69,16 @@ impl DueEntries {
         Arc::clone(&self.of_mount(mount).permits)
     }
 
+    /// Returns the turns of clients that look for a response of their own.
+    pub(super) fn turns(&mut self, mount: &Mount) -> Arc<Semaphore> {
+        Arc::clone(&self.of_mount(mount).turns)
+    }
+
     /// Forgets mounts without entries and evaluations.
     pub(super) fn prune(&mut self) {
         let is_used = |of_mount: &OfMount| {
-            !of_mount.due.is_empty() || Arc::strong_count(&of_mount.permits) > 1
+            let is_free = |permits| Arc::strong_count(permits) == 1;
+            !of_mount.due.is_empty() || !is_free(&of_mount.permits) || !is_free(&of_mount.turns)
         };
         self.0.retain(|_, of_mount| is_used(of_mount));
     }
@@ -78,8 +87,10 @@ impl DueEntries {
         self.0.entry(mount.path().clone()).or_insert_with(|| {
             // Clients that ask now keep half of the runs, if there are several.
             let half = mount.engine().limits().concurrency as usize / 2;
-            let permits = Arc::new(Semaphore::new(half.clamp(1, MAX_EVALUATIONS)));
-            OfMount { due: BTreeSet::new(), permits }
+            let count = half.clamp(1, MAX_EVALUATIONS);
+            let permits = Arc::new(Semaphore::new(count));
+            let turns = Arc::new(Semaphore::new((count / 2).max(1)));
+            OfMount { due: BTreeSet::new(), permits, turns }
         })
     }
 }

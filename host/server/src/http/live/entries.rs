@@ -260,9 +260,10 @@ impl Entries {
         key: RunKey,
         number: RunNumber,
         answer: &Answer,
-        is_current: bool,
+        path: &str,
+        registry: &Registry,
     ) {
-        if is_current {
+        if answer.is_current(registry, path) {
             self.recent_runs.end(key, number, answer, Instant::now());
         } else {
             self.recent_runs.cancel(key, number);
@@ -277,6 +278,11 @@ impl Entries {
     /// Returns the permits of the evaluations of a mount.
     pub(super) fn permits(&mut self, mount: &Mount) -> Arc<Semaphore> {
         self.due.permits(mount)
+    }
+
+    /// Returns the turns of the clients of a mount that look for a response of their own.
+    pub(super) fn turns(&mut self, mount: &Mount) -> Arc<Semaphore> {
+        self.due.turns(mount)
     }
 
     /// Lets the clients of the caller's thread wait although there is a newer version.
@@ -427,8 +433,10 @@ impl Entries {
         let Task { id, request, .. } = task;
         if was_run {
             self.tally.ran();
-            let key = self.recent_runs.key(&request, answer.mount.path());
-            self.recent_runs.record(key, &answer, Instant::now());
+            if answer.is_current(registry, request.target.path()) {
+                let key = self.recent_runs.key(&request, answer.mount.path());
+                self.recent_runs.record(key, &answer, Instant::now());
+            }
         } else {
             self.budget.give_back();
         }

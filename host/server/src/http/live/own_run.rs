@@ -23,6 +23,8 @@ pub(in crate::http) enum OwnResponse<R> {
 /// A run for a request that waits, which begins. If it is dropped, it has no answer.
 pub(in crate::http) struct OwnRun {
     shared: Arc<Shared>,
+    /// The path of the request.
+    path: Box<str>,
     key: RunKey,
     number: RunNumber,
 }
@@ -30,9 +32,8 @@ pub(in crate::http) struct OwnRun {
 impl OwnRun {
     /// Records the end of the run.
     pub(in crate::http) fn end(self, answer: &Answer) {
-        let path = answer.mount.path().as_str();
-        let is_current = answer.is_current(&self.shared.registry, path);
-        self.shared.entries().end_run(self.key, self.number, answer, is_current);
+        let Self { shared, path, key, number } = &self;
+        shared.entries().end_run(*key, *number, answer, path, &shared.registry);
         // It is forgotten after the interval.
         self.shared.due.notify_one();
     }
@@ -57,7 +58,8 @@ impl Shared {
             OwnResponse::Later(next) => OwnResponse::Later(next),
             OwnResponse::Run(key) => {
                 let number = entries.begin_run(key);
-                OwnResponse::Run(OwnRun { shared: Arc::clone(self), key, number })
+                let path = request.target.path().into();
+                OwnResponse::Run(OwnRun { shared: Arc::clone(self), path, key, number })
             }
         }
     }

@@ -142,8 +142,16 @@ impl RecentRuns {
 
     /// Forgets a run of a module that is not active any more.
     pub(super) fn cancel(&mut self, key: RunKey, number: RunNumber) {
-        if self.is_running(key, number) {
-            self.remove(key);
+        if !self.is_running(key, number) {
+            return;
+        }
+        match self.runs.get_mut(&key) {
+            // It is of another run meanwhile.
+            Some(run) if run.answer.is_some() => {
+                run.running = None;
+                run.ended.notify_waiters();
+            }
+            _ => self.remove(key),
         }
     }
 
@@ -380,6 +388,11 @@ mod tests {
             assert!(runs.answer(key, since).is_some());
             assert_eq!(runs.size, size(&newer));
         }
+        // Nor does the end of a run of another module.
+        let number = runs.begin(key, start);
+        runs.cancel(key, number);
+        assert!(runs.answer(key, since).is_some());
+        assert!(runs.next(key, start).is_some_and(|next| next.time.is_some()));
         runs.forget(start + INTERVAL);
         assert!(runs.size == 0 && runs.order.is_empty());
     }

@@ -87,7 +87,7 @@ impl Waiter {
                 self.run = None;
                 return Ok(added);
             }
-            let answer = match found.or(ended.take()) {
+            let answer = match found.or_else(|| ended.take()) {
                 Some(answer) => Some(answer),
                 None => self.run(&request).await?,
             };
@@ -217,7 +217,10 @@ async fn run_within_budget(
 ) -> Ran {
     let find = || resolve::find(&shared.registry, &shared.state, request).err();
     let own = || shared.entries().own_response(request, since, &shared.registry);
-    // Clients take turns: if all waited for the budget, each run would wake all of them.
+    let Some(missed) = find() else { return Ok(None) };
+    let turns = shared.entries().turns(missed.mount());
+    let _of_mount = turns.acquire_owned().await.ok();
+    // Mounts take turns: if all waited for the budget, each run would wake all of them.
     let turn = shared.turn.lock().await;
     if is_answered(shared, request)? || !matches!(own(), OwnResponse::Run(_)) {
         return Ok(None);

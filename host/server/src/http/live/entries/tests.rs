@@ -367,7 +367,7 @@ async fn each_mount_has_at_most_four_evaluations_at_once() {
 
 #[tokio::test]
 async fn half_of_the_runs_of_a_mount_are_for_clients_that_ask_now() {
-    for (concurrency, expected) in [(1, 1), (3, 1), (4, 2), (64, 4)] {
+    for (concurrency, expected, turns) in [(1, 1, 1), (3, 1, 1), (4, 2, 1), (64, 4, 2)] {
         let fixture = Fixture::with_limits(&format!("concurrency = {concurrency}"));
         let mut table = Table::on(fixture, "/", LiveLimits::default());
         let mut clients = Vec::new();
@@ -380,6 +380,8 @@ async fn half_of_the_runs_of_a_mount_are_for_clients_that_ask_now() {
         let api = table.fixture.registry.at("/").unwrap();
         // Clients that look for responses of their own have the same permits.
         assert_eq!(table.entries.permits(&api).available_permits(), expected);
+        // Only so many of them queue for the permits, which the entries would never have otherwise.
+        assert_eq!(table.entries.turns(&api).available_permits(), turns);
     }
 }
 
@@ -454,7 +456,7 @@ async fn equal_requests_share_the_answer_of_a_run_and_other_runs_of_theirs_are_l
         assert!(matches!(response, OwnResponse::Run(_)), "{target} is of another request");
     }
     let answer = table.answer().await;
-    table.entries.end_run(key, run, &answer, true);
+    table.entries.end_run(key, run, &answer, "/state", &table.fixture.registry);
     assert!(next.over().now_or_never().is_some());
     let OwnResponse::Answered(shared) = equal(&mut table, since) else { panic!("it has ended") };
     assert!(Arc::ptr_eq(&shared.outcome.unwrap(), answer.outcome.as_ref().unwrap()));
@@ -494,6 +496,21 @@ async fn clients_that_wait_for_the_budget_do_not_take_the_run_of_a_due_entry() {
     assert_eq!(table.entries.reserved, None);
 }
 
+/// The evaluator began it before the activation.
+#[tokio::test]
+async fn the_answer_of_a_module_that_is_not_active_is_not_shared() {
+    let mut table = Table::new("/state", patient());
+    let added = table.join().await;
+    table.change();
+    let task = table.begin_one();
+    table.entries.remove(added.id, &table.client);
+    let since = table.fixture.publisher.reader().peek().generation();
+    let answer = Answer { active: None, ..failure(&table.answer().await) };
+    table.end(task, answer);
+    let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
+    assert!(matches!(own, OwnResponse::Run(_)));
+}
+
 /// Runs of other modules are not repetitions of them.
 #[tokio::test]
 async fn an_activation_ends_the_waits_for_later_runs() {
@@ -507,10 +524,11 @@ async fn an_activation_ends_the_waits_for_later_runs() {
     let run = table.entries.begin_run(key);
     table.entries.activated(&table.fixture.registry);
     let OwnResponse::Later(_) = own(&mut table, since) else { panic!("it is in progress") };
-    table.entries.end_run(key, run, &answer, false);
+    let other = Answer { active: None, ..answer.clone() };
+    table.entries.end_run(key, run, &other, "/state", &table.fixture.registry);
     let OwnResponse::Run(key) = own(&mut table, since) else { panic!("it was of another module") };
     let run = table.entries.begin_run(key);
-    table.entries.end_run(key, run, &answer, true);
+    table.entries.end_run(key, run, &answer, "/state", &table.fixture.registry);
     table.change();
     let since = table.fixture.publisher.reader().peek().generation();
     let OwnResponse::Later(next) = own(&mut table, since) else { panic!("it was before") };
@@ -529,7 +547,13 @@ async fn equal_requests_share_failures_and_no_other_errors() {
         let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
         let OwnResponse::Run(key) = own else { panic!("nothing is kept") };
         let run = table.entries.begin_run(key);
-        table.entries.end_run(key, run, &Answer { is_failure, ..failed.clone() }, true);
+        table.entries.end_run(
+            key,
+            run,
+            &Answer { is_failure, ..failed.clone() },
+            "/state",
+            &table.fixture.registry,
+        );
     }
     let own = table.entries.own_response(&table.request, since, &table.fixture.registry);
     assert!(matches!(own, OwnResponse::Answered(Answer { is_failure: true, .. })));
