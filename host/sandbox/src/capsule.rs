@@ -313,5 +313,5 @@ impl Capsule {
 
 #[expect(clippy::needless_pass_by_value, reason = "errors are passed on")]
 fn invalid(part: &str, problem: impl ToString) -> CapsuleError {
-    CapsuleError::Invalid { part: part.to_owned(), problem: for_log(&problem.to_string()) }
+    CapsuleError::Invalid { part: for_log(part), problem: for_log(&problem.to_string()) }
 }
