@@ -263,10 +263,11 @@ impl Entries {
         path: &str,
         registry: &Registry,
     ) {
+        let now = Instant::now();
         if answer.is_current(registry, path) {
-            self.recent_runs.end(key, number, answer, Instant::now());
+            self.recent_runs.end(key, number, answer, now);
         } else {
-            self.recent_runs.cancel(key, number);
+            self.recent_runs.cancel(key, number, now);
         }
     }
 

@@ -141,17 +141,12 @@ impl RecentRuns {
     }
 
     /// Forgets a run of a module that is not active any more.
-    pub(super) fn cancel(&mut self, key: RunKey, number: RunNumber) {
-        if !self.is_running(key, number) {
-            return;
-        }
-        match self.runs.get_mut(&key) {
-            // It is of another run meanwhile.
-            Some(run) if run.answer.is_some() => {
-                run.running = None;
-                run.ended.notify_waiters();
-            }
-            _ => self.remove(key),
+    pub(super) fn cancel(&mut self, key: RunKey, number: RunNumber, now: Instant) {
+        // The answer is that of another run, which has ended meanwhile.
+        if self.runs.get(&key).is_some_and(|run| run.answer.is_some()) {
+            self.abort(key, number, now);
+        } else if self.is_running(key, number) {
+            self.remove(key);
         }
     }
 
@@ -390,11 +385,15 @@ mod tests {
         }
         // Nor does the end of a run of another module.
         let number = runs.begin(key, start);
-        runs.cancel(key, number);
+        runs.cancel(key, number, start);
         assert!(runs.answer(key, since).is_some());
         assert!(runs.next(key, start).is_some_and(|next| next.time.is_some()));
-        runs.forget(start + INTERVAL);
-        assert!(runs.size == 0 && runs.order.is_empty());
+        // The interval after the answer may be over at that end.
+        let number = runs.begin(key, start);
+        let end = start + INTERVAL * 2;
+        runs.forget(end);
+        runs.cancel(key, number, end);
+        assert!(runs.size == 0 && runs.runs.is_empty() && runs.order.is_empty());
     }
 
     #[test]
