@@ -40,7 +40,7 @@ const HIDDEN: [HeaderName; 23] = [
     HeaderName::from_static("x-request-id"),
 ];
 
-/// Those by which no two requests are equal.
+/// The hidden headers by which no two requests are equal.
 const IDS: [HeaderName; 5] = [
     HeaderName::from_static("last-event-id"),
     HeaderName::from_static("traceparent"),

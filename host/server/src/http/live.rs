@@ -160,7 +160,7 @@ impl Live {
         request: &GuestRequest,
         since: Generation,
     ) -> OwnResponse<OwnRun> {
-        // It forgets the answers.
+        // The evaluator forgets the answers of runs.
         self.0.start_evaluator();
         self.0.own_response(request, since)
     }

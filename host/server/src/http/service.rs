@@ -371,9 +371,10 @@ impl Service {
             if self.live.is_ending() {
                 break;
             }
-            let is_late = next.time.zip(end).is_some_and(|(time, end)| time > end);
-            let is_late = is_late || rounds >= MAX_ROUNDS;
-            if is_late && let Some(active) = mount.active() {
+            let is_after_wait = next.time.zip(end).is_some_and(|(time, end)| time > end);
+            if (is_after_wait || rounds >= MAX_ROUNDS)
+                && let Some(active) = mount.active()
+            {
                 return Err(Guard::into_inner(active));
             }
             rounds += u32::from(next.time.is_none());
