@@ -263,6 +263,47 @@ async fn a_request_whose_run_would_be_after_its_wait_is_refused() {
     assert_eq!(runs(), before + 4);
 }
 
+/// There is no memory for their answers, so that each of them needs a run of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_refused_after_too_many_runs_for_others() {
+    const COUNT: usize = 24;
+    let live = LiveLimits {
+        min_interval: Duration::from_millis(1),
+        memory: ByteSize::b(0),
+        ..LiveLimits::default()
+    };
+    // A run takes long enough for the requests to come during the first ones.
+    let slow = component::of_handler(
+        "(local $count i32)
+         (loop $again
+            (local.set $count (i32.add (local.get $count) (i32.const 1)))
+            (br_if $again (i32.lt_u (local.get $count) (i32.const 50000000))))
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0",
+    );
+    let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
+    let server = TestServer::builder().component(&slow).limits(&limits).live(live);
+    let server = server.start().await;
+    let runs = || server.api().status().module().unwrap().runs;
+    let before = runs();
+    let client = Client::http2(server.address).await;
+    let requests = (0..COUNT).map(|_| {
+        let mut client = client.on_same_connection();
+        async move { client.request_with("GET", "/a", &[WAIT]).await }
+    });
+    let responses = within("the responses", join_all(requests)).await;
+    let (refused, answered): (Vec<_>, Vec<_>) =
+        responses.iter().partition(|response| response.status == 503);
+    assert!(answered.iter().all(|response| response.status == 204));
+    assert_eq!(runs(), before + answered.len() as u64);
+    assert!(answered.len() >= 8, "{}", answered.len());
+    assert!(!refused.is_empty());
+    for response in &refused {
+        response.check_error(503, "Overloaded", "too many requests are being handled; try again");
+    }
+    assert_eq!(server.live.status().refused, refused.len() as u64);
+}
+
 /// Returns a request that waits for a later run than that of the failure before.
 async fn paced(server: &TestServer) -> JoinHandle<Response> {
     let mut client = Client::http2(server.address).await;

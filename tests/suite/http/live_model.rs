@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
-use relayer_rest_host::LiveLimits;
 use relayer_rest_host::registry::Mounts;
 use relayer_rest_host::reload::{Modules, ReloadError};
 use relayer_rest_host::state::{Object, RelayerState, Stale, StatePublisher, Worker};
+use relayer_rest_host::{HttpLimits, LiveLimits};
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
@@ -29,6 +29,9 @@ use super::live_streams::apply;
 
 /// The workers of which each state has all but one, so that a patch is short.
 const WORKERS: u64 = 60;
+
+/// How often the response of `/large` has the number of its state, besides the workers.
+const REPEATED: usize = 1 << 15;
 
 /// The settings, which are reloaded.
 const SETTINGS: &str = "
@@ -58,13 +61,26 @@ fn publish(publisher: &StatePublisher, number: u64) {
 fn number(document: &Value) -> u64 {
     let number = document["number"].as_u64().unwrap() - WORKERS;
     let workers: Vec<_> = workers(number).map(|id| json!({"id": id, "kind": "Wallet"})).collect();
-    assert_eq!(*document, json!({"number": WORKERS + number, "workers": workers}));
+    let mut expected = json!({"number": WORKERS + number, "workers": workers});
+    if document.get("large").is_some() {
+        expected["large"] = (WORKERS + number).to_string().repeat(REPEATED).into();
+    }
+    assert_eq!(*document, expected);
     number
 }
 
 /// Returns a module that fails for some states, or another one.
 fn any_module(random: &mut fastrand::Rng) -> Vec<u8> {
     component::live(if random.bool() { *b"broken" } else { *b"steady" }, random.u32(..4))
+}
+
+/// How fast a client reads the events of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Fast,
+    Slow,
+    /// It reads none between the first state and the end.
+    Stopped,
 }
 
 /// The client of a server, and the number of the last state after the end.
@@ -151,7 +167,7 @@ impl Follower {
 
     /// Follows a stream until the last state, and connects again now and then. Returns the last
     /// document.
-    async fn stream(mut self, patches: bool, is_slow: bool) -> (Value, Counts) {
+    async fn stream(mut self, patches: bool, pace: Pace) -> (Value, Counts) {
         let mut seen = Seen::default();
         let mut tag = None::<String>;
         // A patch after the connection was lost applies to the client's document.
@@ -177,8 +193,12 @@ impl Follower {
                 return (document.unwrap(), seen.counts);
             }
             for _ in 0..self.random.u32(1..200) {
-                if is_slow {
-                    sleep(Duration::from_millis(self.random.u64(..100))).await;
+                match pace {
+                    Pace::Slow => sleep(Duration::from_millis(self.random.u64(..100))).await,
+                    Pace::Stopped if seen.number.is_some() && self.last.borrow().is_none() => {
+                        self.last.changed().await.unwrap();
+                    }
+                    _ => {}
                 }
                 let event = tokio::select! {
                     event = events.next() => event,
@@ -279,8 +299,10 @@ impl Deployment {
         folder.replace("module.wasm", component::live(*b"steady", 0));
         let state = StatePublisher::new().reader();
         let modules = server::modules(file.into(), &folder.join("cache"), &state).await;
+        // A client may read nothing for the whole run.
+        let http = HttpLimits { stalled: Duration::from_hours(1), ..HttpLimits::default() };
         let server = TestServer::builder().registry(Arc::clone(&modules.registry)).live(live);
-        let server = server.without_state().start().await;
+        let server = server.http(http).without_state().start().await;
         Self { folder, modules, server }
     }
 
@@ -336,17 +358,25 @@ async fn check(live: LiveLimits, is_refused: bool) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (end, last) = watch::channel(None);
     let mut followers = JoinSet::new();
+    let slow = |is_slow| if is_slow { Pace::Slow } else { Pace::Fast };
     let paths = ["/", "/?mode=error", "/?mode=panic", "/?other"];
     for (number, path) in (0..16).zip(paths.into_iter().cycle()) {
         let random = random.fork();
         let (address, last) = (server.address, last.clone());
         let follower = Follower { address, path, last, random, is_refused };
         match number / 4 {
-            0 => followers.spawn(follower.stream(false, number == 0)),
-            1 => followers.spawn(follower.stream(true, number == 5)),
-            2 => followers.spawn(follower.stream(true, false)),
+            0 => followers.spawn(follower.stream(false, slow(number == 0))),
+            1 => followers.spawn(follower.stream(true, slow(number == 5))),
+            2 => followers.spawn(follower.stream(true, Pace::Fast)),
             _ => followers.spawn(follower.poll()),
         };
+    }
+    // The tight limits have no room for these.
+    let mut large = JoinSet::new();
+    for pace in [Pace::Slow, Pace::Stopped].into_iter().filter(|_| !is_refused) {
+        let (random, address, last) = (random.fork(), server.address, last.clone());
+        let follower = Follower { address, path: "/large", last, random, is_refused };
+        large.spawn(async move { (pace, follower.stream(false, pace).await) });
     }
     let mut state = 0;
     let (mut reloads, mut swaps) = (0, 0);
@@ -405,6 +435,7 @@ async fn check(live: LiveLimits, is_refused: bool) {
         total.failures += counts.failures;
         total.staleness += counts.staleness;
     }
+    check_large(large, state).await;
     let live = server.live.status();
     println!(
         "seed {seed}: {steps} steps, {state} states, {reloads} reloads, {swaps} swaps, {} modules",
@@ -416,4 +447,15 @@ async fn check(live: LiveLimits, is_refused: bool) {
     let Counts { patches, failures, staleness, .. } = total;
     assert!(patches > 0 && failures > 0 && staleness > 0, "{total:?}");
     assert!(!is_refused || live.refused > 0, "{live:?}");
+}
+
+/// Checks the large documents that clients have at the end: those of the last state.
+async fn check_large(mut clients: JoinSet<(Pace, (Value, Counts))>, state: u64) {
+    while let Some(followed) = within("the last state", clients.join_next()).await {
+        let (pace, (document, counts)) = followed.unwrap();
+        assert_eq!((number(&document), document.get("large").is_some()), (state, true));
+        // It has missed all states but those in the buffers of its connection.
+        assert!(pace != Pace::Stopped || counts.changes < 500, "{counts:?} of {state} states");
+        println!("{pace:?}: {counts:?}");
+    }
 }

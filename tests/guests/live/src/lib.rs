@@ -1,7 +1,7 @@
 //! A module that returns the workers, whose last one numbers the state. It responds to all states
 //! unless its kind is `broken`: then it fails for some of them as the query says, `?mode=panic` or
-//! `?mode=error`. If its kind is `slowly`, it takes a part of a second. `/kind` returns its kind, and
-//! does not depend on the state.
+//! `?mode=error`. The response of `/large` is some 100 KiB larger. If its kind is `slowly`, it takes
+//! a part of a second. `/kind` returns its kind, and does not depend on the state.
 
 use std::hint::black_box;
 
@@ -43,5 +43,9 @@ fn respond<H: Host>(host: &H, request: &Request) -> Result<Response, Response> {
     } else if black_box(KIND).ends_with(b"broken") {
         request.query("mode")?;
     }
-    Ok(Response::json(200, &json!({"number": number, "workers": workers})))
+    let mut document = json!({"number": number, "workers": workers});
+    if request.path == "/large" {
+        document["large"] = number.to_string().repeat(1 << 15).into();
+    }
+    Ok(Response::json(200, &document))
 }
