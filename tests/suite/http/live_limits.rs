@@ -304,6 +304,36 @@ async fn a_request_is_refused_after_too_many_runs_for_others() {
     assert_eq!(server.live.status().refused, refused.len() as u64);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_a_run_is_part_of_the_wait_for_a_change() {
+    // More than half of the shorter wait.
+    let live = LiveLimits { min_interval: Duration::from_millis(2_500), ..LiveLimits::default() };
+    let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
+    let server = TestServer::builder().component(&same()).limits(&limits).live(live);
+    let server = server.start().await;
+    let mut client = server.connect().await;
+    let etag = client.get("/").await.header("etag").to_owned();
+    let poll = async |path: &str, wait: &str| {
+        let mut client = server.connect().await;
+        let headers = [("if-none-match", &*etag), ("prefer", wait)];
+        let response = client.request_with("GET", path, &headers).await;
+        assert_eq!((response.status.as_u16(), response.header("preference-applied")), (304, wait));
+    };
+    let mut before = Box::pin(poll("/a", "wait=3"));
+    tokio::select! {
+        () = &mut before => panic!("it has no time to wait"),
+        () = waiters(&server, 1) => {}
+    }
+    // On the same state, an equal request would get the response to the one before.
+    add_worker(&server.publisher, 1_000);
+    // The second one waits for no run, and ends within 5 s. If the wait began after the run, the first one
+    // would end after 5.3 s at least.
+    tokio::select! {
+        () = poll("/a", "wait=3") => {}
+        () = poll("/other", "wait=5") => panic!("the first wait is longer"),
+    }
+}
+
 /// Returns a request that waits for a later run than that of the failure before.
 async fn paced(server: &TestServer) -> JoinHandle<Response> {
     let mut client = Client::http2(server.address).await;

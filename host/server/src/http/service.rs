@@ -84,6 +84,8 @@ struct PendingHandling {
 struct WaitingRequest<'a> {
     interest: Interest,
     peer: Peer,
+    /// The time for which it waited for its run.
+    paced: Duration,
     /// Taken when the request begins to wait.
     admitted: &'a mut Option<Admitted>,
 }
@@ -279,7 +281,7 @@ impl Service {
                 self.reply(&outcome, &request).await
             } else {
                 let answer = answer(outcome);
-                let waiting = WaitingRequest { interest, peer, admitted: &mut admitted };
+                let waiting = WaitingRequest { interest, peer, paced, admitted: &mut admitted };
                 served = start.map(|start| start.elapsed().saturating_sub(paced));
                 // Boxed, because it is rare, and enlarges the future of each request.
                 let response: BoxFuture<'_, HttpResponse> =
@@ -404,7 +406,7 @@ impl Service {
         request: &Request<()>,
         id: &RequestId,
     ) -> HttpResponse {
-        let WaitingRequest { interest, peer, admitted } = waiting;
+        let WaitingRequest { interest, peer, paced, admitted } = waiting;
         let client = || self.client(request, peer, id);
         let is_repeatable = |outcome: &Outcome| match outcome {
             Ok(response) => response.commands().is_empty(),
@@ -444,14 +446,15 @@ impl Service {
             }
             Interest::Change(preferred) => {
                 let wait = preferred.min(self.live.limits().max_wait);
+                let rest = wait.saturating_sub(paced);
                 let mut outcome = answer.outcome.clone();
-                if !wait.is_zero()
+                if !rest.is_zero()
                     && let Ok(response) = &outcome
                     && is_repeatable(&outcome)
                     && has(request, response).await
                 {
                     let _waiting = admitted.take().map(Admitted::wait);
-                    let changed = long_poll(&self.live, client(), answer, wait, request).await;
+                    let changed = long_poll(&self.live, client(), answer, rest, request).await;
                     let Ok(changed) = changed else {
                         let error = reply::host_error(&HostError::Overloaded, request);
                         return varying(error);
