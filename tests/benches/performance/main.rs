@@ -3,7 +3,7 @@
 //!
 //! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
 //! `hits`, `metrics`, `otlp`, `capsules`, `tls`, `memory`, `starting`, `swapping`, `shadowing`, `restarting`, `spinning`,
-//! `resetting`, `publishing`, `polling`, `waiting` or `fleet` measures only that.
+//! `resetting`, `publishing`, `polling`, `waiting`, `fleet` or `developing` measures only that.
 //!
 //! | file | measurement |
 //! |---|---|
@@ -20,12 +20,14 @@
 //! | `polling.rs` | the first chain behind a slow relayer, and its requests under load |
 //! | `waiting.rs` | memory, latency and runs for clients that wait for changes |
 //! | `fleet.rs` | latency and bytes for the replicas of a fleet |
+//! | `developing.rs` | from `new`, and from the change of a module, to its response |
 //! | `relayers.rs` | the served state |
 //! | `native.rs`, `servers.rs` | the baselines |
 //! | `cores.rs` | the cores of servers and loads |
 //! | `report.rs` | the table |
 
 mod cores;
+mod developing;
 mod fleet;
 mod in_process;
 mod memory;
@@ -107,6 +109,9 @@ fn main() {
     }
     if wanted("fleet") {
         fleet::measure(&mut report, &runtime);
+    }
+    if wanted("developing") {
+        developing::measure(&mut report, &runtime);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/performance.json");
     std::fs::write(file, format!("{:#}\n", report.json())).unwrap();
