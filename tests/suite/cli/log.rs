@@ -197,14 +197,30 @@ async fn a_module_that_fails_often_does_not_flood_the_log() {
     let args = ["--module", &module, "--dialect", "any"];
     let mut process = Program::server().args(args).start().await;
     let mut client = process.connect().await;
-    let failing = tokio::spawn(async move {
+    let start = Instant::now();
+    let mut requests = 0;
+    let failing = async {
         loop {
             client.get(TRAP).await;
+            requests += 1;
         }
-    });
-    process.logged("log lines of failed requests limited").await;
-    process.logged("log lines of failed requests omitted").await;
-    failing.abort();
+    };
+    let logged = async {
+        process.logged("log lines of failed requests limited").await;
+        process.logged("log lines of failed requests omitted").await;
+    };
+    tokio::select! {
+        () = logged => {}
+        () = failing => {}
+    }
+    let log = process.log();
+    let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    let (_, limit) = log.split_once("limited limit=").unwrap();
+    let limit: usize = limit.lines().next().unwrap().parse().unwrap();
+    // In the seconds that have begun, one of them before the test.
+    let seconds = 2 + usize::try_from(start.elapsed().as_secs()).unwrap();
+    assert!(count(" request failed ") <= limit * seconds, "{log}");
+    assert!(count(" request failed ") < requests, "{log}");
 }
 
 /// The cause that a module reports is bounded, and has no effect without a trap.
