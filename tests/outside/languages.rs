@@ -227,13 +227,9 @@ async fn check_capsule(folder: &Path, problem: &str, place: &str) {
     if place.starts_with("handle.py") {
         let page = fs::read_to_string(root().join("docs/debugging.md")).unwrap();
         let (_, shown) = page.split_once("```text\nrecorded  ").unwrap();
-        // The kind, and the file with the line.
-        let form = |line: &str| {
-            let (kind, _) = line.split_once(": ").unwrap();
-            let (_, place) = line.rsplit_once(", ").unwrap();
-            (kind.to_owned(), place.split(':').next().unwrap().to_owned())
-        };
-        assert_eq!(form(recorded), form(shown.lines().next().unwrap()));
+        for line in [recorded, shown.lines().next().unwrap()] {
+            assert!(line.starts_with("trap panic: ") && line.contains(", /0/handle.py:"), "{line}");
+        }
     }
 }
 
