@@ -67,7 +67,8 @@ impl RunPermit {
     /// Must not be called by the holder of another such permit on the same thread.
     pub async fn acquire_in_turn(module: &Module) -> Result<Self, CallError> {
         let turn = if module.long_steps().is_open() {
-            let Ok(turn) = SocketTurn::take(module.limits().queue_wait).await else {
+            let admission = &module.engine().admission;
+            let Ok(turn) = SocketTurn::take(admission, module.limits().queue_wait).await else {
                 module.stats().overloaded();
                 return Err(CallError::Overloaded);
             };
@@ -172,7 +173,8 @@ impl RunPermit {
         if starts_elsewhere {
             turn = None;
         } else if turn.is_none() {
-            turn = SocketTurn::take(limits.queue_wait).await.ok();
+            let admission = &module.engine().admission;
+            turn = SocketTurn::take(admission, limits.queue_wait).await.ok();
         }
         let permit = turn.as_ref().and_then(|_| module.long_steps().acquire());
         let start = if let (Some(turn), Some(permit)) = (&mut turn, permit) {
