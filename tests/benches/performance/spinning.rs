@@ -60,10 +60,12 @@ fn late(report: &mut Report, what: &str, limit: Duration, times: &mut [Duration]
 }
 
 /// Measures next to guests that end within two ticks: short enough to run on the threads
-/// that accept their requests, and as many as may run at once.
+/// that accept their requests, and as many as may run at once; and next to more clients of shorter ones.
 pub(crate) fn measure_short(report: &mut Report, runtime: &Runtime) {
     let others = (SPINNING, "GET", "/ext/short");
     beside(report, runtime, "/chain/", others, "a module that takes 1.5 ms");
+    let others = (1_000, "GET", "/ext/shorter");
+    beside(report, runtime, "/chain/", others, "a module that takes 0.4 ms");
 }
 
 /// Measures next to guests that end at once, with large responses to process.
@@ -130,6 +132,8 @@ async fn serve() -> TestServer {
     let mount = mount.with_failure_policy(patience);
     let short = component::that_takes(3_000_000);
     let short = extension("/ext/short", &engine(&Limits::default()), &short);
+    let shorter = component::that_takes(800_000);
+    let shorter = extension("/ext/shorter", &engine(&Limits::default()), &shorter);
     let large = component::of_handler(
         "(drop (memory.grow (i32.const 512)))
         (i32.store16 (i32.const 0) (i32.const 200))
@@ -139,7 +143,7 @@ async fn serve() -> TestServer {
     );
     let large = extension("/ext/large", &engine(&Limits::default()), &large);
     let server = TestServer::builder().module(api).extension(mount).extension(short);
-    server.extension(large).start().await
+    server.extension(shorter).extension(large).start().await
 }
 
 /// Returns the latencies of requests, one a millisecond. A number is appended to a path
