@@ -93,6 +93,7 @@ fn main() {
     if wanted("spinning") {
         spinning::measure(&mut report, &runtime);
         spinning::measure_short(&mut report, &runtime);
+        spinning::measure_turns(&mut report);
         spinning::measure_large(&mut report, &runtime);
     }
     if wanted("resetting") {

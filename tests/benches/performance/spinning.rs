@@ -14,6 +14,7 @@ use relayer_rest_tests::measure::quantile;
 use relayer_rest_tests::server::{TestServer, engine, extension};
 use tokio::runtime::Runtime;
 
+use crate::cores::Cores;
 use crate::in_process::micros;
 use crate::report::{Report, Target};
 
@@ -60,35 +61,48 @@ fn late(report: &mut Report, what: &str, limit: Duration, times: &mut [Duration]
 }
 
 /// Measures next to guests that end within two ticks: short enough to run on the threads
-/// that accept their requests, and as many as may run at once; and next to more clients of shorter ones.
+/// that accept their requests, and as many as may run at once.
 pub(crate) fn measure_short(report: &mut Report, runtime: &Runtime) {
+    let server = runtime.block_on(serve());
     let others = (SPINNING, "GET", "/ext/short");
-    beside(report, runtime, "/chain/", others, "a module that takes 1.5 ms");
+    beside(report, server.address, "/chain/", others, "a module that takes 1.5 ms");
+}
+
+/// Measures next to many requests that wait for their turn on the threads of their sockets. The load
+/// has other cores, so that it does not limit their number.
+pub(crate) fn measure_turns(report: &mut Report) {
+    let (_runtime, server) = Cores::Server.run(|| {
+        // Its threads have the cores of this one.
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(serve());
+        (runtime, server)
+    });
     let others = (1_000, "GET", "/ext/shorter");
-    beside(report, runtime, "/chain/", others, "a module that takes 0.4 ms");
+    let what = "a module that takes 0.4 ms, on other cores";
+    let address = server.address;
+    Cores::Load.run(|| beside(report, address, "/chain/", others, what));
 }
 
 /// Measures next to guests that end at once, with large responses to process.
 pub(crate) fn measure_large(report: &mut Report, runtime: &Runtime) {
     for path in ["/version", "/chain/"] {
+        let server = runtime.block_on(serve());
         let others = (8, "HEAD", "/ext/large");
-        beside(report, runtime, path, others, "a module that responds with 32 MiB");
+        beside(report, server.address, path, others, "a module that responds with 32 MiB");
     }
 }
 
 fn beside(
     report: &mut Report,
-    runtime: &Runtime,
+    address: SocketAddr,
     path: &'static str,
     (clients, method, extension): (u32, &'static str, &'static str),
     what: &str,
 ) {
-    let server = runtime.block_on(serve());
-    let mut quiet = watch(server.address, path);
-    let address = server.address;
+    let mut quiet = watch(address, path);
     let busy = thread::spawn(move || busy(address, clients, method, extension));
     thread::sleep(Duration::from_millis(100));
-    let mut watched = watch(server.address, path);
+    let mut watched = watch(address, path);
     busy.join().unwrap();
     let quiet = quantile(&mut quiet, 0.99);
     let watched = quantile(&mut watched, 0.99);
