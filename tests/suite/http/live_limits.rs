@@ -329,6 +329,7 @@ async fn a_wait_for_a_run_is_part_of_the_wait_for_a_change() {
     // The second one waits for no run, and ends within 5 s. If the wait began after the run, the first one
     // would end after 5.3 s at least.
     tokio::select! {
+        biased;
         () = poll("/a", "wait=3") => {}
         () = poll("/other", "wait=5") => panic!("the first wait is longer"),
     }

@@ -84,8 +84,8 @@ struct PendingHandling {
 struct WaitingRequest<'a> {
     interest: Interest,
     peer: Peer,
-    /// The time for which it waited for its run.
-    paced: Duration,
+    /// The begin of its wait, before its run.
+    begin: tokio::time::Instant,
     /// Taken when the request begins to wait.
     admitted: &'a mut Option<Admitted>,
 }
@@ -229,8 +229,8 @@ impl Service {
             let mut is_failure = false;
             let mut asked_at = self.state.peek().generation();
             let (mut pending, mut run) = (pending, None);
+            let begin = tokio::time::Instant::now();
             if matches!(pending, Pending::Run { .. }) && interest.waits() {
-                let begin = Instant::now();
                 let waiting = self.client(&request, peer, &id).request();
                 // Boxed, as the wait is.
                 let ready = Box::pin(self.pace(&mount, pending, &waiting, interest)).await;
@@ -281,7 +281,7 @@ impl Service {
                 self.reply(&outcome, &request).await
             } else {
                 let answer = answer(outcome);
-                let waiting = WaitingRequest { interest, peer, paced, admitted: &mut admitted };
+                let waiting = WaitingRequest { interest, peer, begin, admitted: &mut admitted };
                 served = start.map(|start| start.elapsed().saturating_sub(paced));
                 // Boxed, because it is rare, and enlarges the future of each request.
                 let response: BoxFuture<'_, HttpResponse> =
@@ -406,7 +406,7 @@ impl Service {
         request: &Request<()>,
         id: &RequestId,
     ) -> HttpResponse {
-        let WaitingRequest { interest, peer, paced, admitted } = waiting;
+        let WaitingRequest { interest, peer, begin, admitted } = waiting;
         let client = || self.client(request, peer, id);
         let is_repeatable = |outcome: &Outcome| match outcome {
             Ok(response) => response.commands().is_empty(),
@@ -446,15 +446,15 @@ impl Service {
             }
             Interest::Change(preferred) => {
                 let wait = preferred.min(self.live.limits().max_wait);
-                let rest = wait.saturating_sub(paced);
                 let mut outcome = answer.outcome.clone();
-                if !rest.is_zero()
+                if !wait.is_zero()
                     && let Ok(response) = &outcome
                     && is_repeatable(&outcome)
                     && has(request, response).await
                 {
                     let _waiting = admitted.take().map(Admitted::wait);
-                    let changed = long_poll(&self.live, client(), answer, rest, request).await;
+                    let changed =
+                        long_poll(&self.live, client(), answer, (begin, wait), request).await;
                     let Ok(changed) = changed else {
                         let error = reply::host_error(&HostError::Overloaded, request);
                         return varying(error);

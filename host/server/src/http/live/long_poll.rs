@@ -18,8 +18,8 @@ use crate::response::vary;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Waits for a response that the client does not have, after this answer. Returns `None` if there
-/// is none in time.
+/// Waits for a response that the client does not have, after this answer, until a time after the begin
+/// of its wait. Returns `None` if there is none in time.
 ///
 /// # Errors
 /// Returns an error if the client can no longer wait, because a limit is reached.
@@ -27,11 +27,11 @@ pub(in crate::http) async fn long_poll(
     live: &Live,
     client: Client,
     answer: Answer,
-    wait: Duration,
+    (begin, wait): (Instant, Duration),
     request: &Request<()>,
 ) -> Result<Option<Outcome>, Refusal> {
     // Clients that began to wait together do not return together.
-    let deadline = Instant::now() + wait.mul_f64(1.0 - fastrand::f64() / 16.0);
+    let deadline = begin + wait.mul_f64(1.0 - fastrand::f64() / 16.0);
     let mut waiter = match timeout_at(deadline, live.wait(client, answer)).await {
         Ok(Ok(waiter)) => waiter,
         // A client that comes after the end is alone.
@@ -115,6 +115,7 @@ mod tests {
         pause();
         let start = Instant::now();
         let ends = polls.into_iter().map(async |(request, client, answer)| {
+            let wait = (Instant::now(), wait);
             let response = long_poll(&fixture.live, client, answer, wait, &request).await;
             assert!(response.unwrap().is_none());
             start.elapsed()
@@ -142,7 +143,7 @@ mod tests {
         let fixture = Fixture::new();
         let (request, client, answer) = fixture.poll().await;
         pause();
-        let polling = long_poll(&fixture.live, client, answer, wait, &request);
+        let polling = long_poll(&fixture.live, client, answer, (Instant::now(), wait), &request);
         let publishing = async {
             fixture.waiting(1).await;
             fixture.delay_wakeups();
