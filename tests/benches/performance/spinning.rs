@@ -78,7 +78,7 @@ pub(crate) fn measure_turns(report: &mut Report) {
         (runtime, server)
     });
     let others = (1_000, "GET", "/ext/shorter");
-    let what = "a module that takes 0.4 ms, on other cores";
+    let what = "a module that takes 0.2 ms, from other cores";
     let address = server.address;
     Cores::Load.run(|| beside(report, address, "/chain/", others, what));
 }
@@ -146,7 +146,7 @@ async fn serve() -> TestServer {
     let mount = mount.with_failure_policy(patience);
     let short = component::that_takes(3_000_000);
     let short = extension("/ext/short", &engine(&Limits::default()), &short);
-    let shorter = component::that_takes(800_000);
+    let shorter = component::that_takes(400_000);
     let shorter = extension("/ext/shorter", &engine(&Limits::default()), &shorter);
     let large = component::of_handler(
         "(drop (memory.grow (i32.const 512)))
