@@ -20,7 +20,7 @@ use super::epoch_ticker::TICK;
 
 thread_local! {
     static TURN: Arc<Semaphore> = Arc::new(Semaphore::new(1));
-    /// The lines of the mounts, each with a permit for its first request.
+    /// The lines of the engines, each with a permit for its first request.
     static LINES: RefCell<Vec<(Weak<Admission>, Arc<Semaphore>)>> = const { RefCell::new(Vec::new()) };
     /// The processor time of the guests that had a turn since the thread served its sockets.
     static USED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
@@ -35,7 +35,7 @@ pub(super) struct SocketTurn {
 
 impl SocketTurn {
     /// Waits for the turn of a guest on this thread, for a time at most. Guests with this admission
-    /// are those of one mount.
+    /// are those of one engine, and so of one mount, unless an embedder shares engines.
     pub(super) async fn take(
         admission: &Arc<Admission>,
         wait: Duration,
