@@ -202,6 +202,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_cancelled_request_leaves_the_line_of_its_mount() {
+        let mount = mount();
+        let turn = take(&mount).await;
+        let mut first = Box::pin(take(&mount));
+        let mut next = Box::pin(take(&mount));
+        assert!((&mut first).now_or_never().is_none());
+        assert!((&mut next).now_or_never().is_none());
+        drop(first);
+        drop(turn);
+        drop(next.await);
+        drop(take(&mount).now_or_never().expect("the turn is free"));
+    }
+
+    #[tokio::test]
     async fn lines_of_former_mounts_are_forgotten() {
         for _ in 0..100 {
             drop(take(&mount()).await);
