@@ -1,6 +1,7 @@
 //! Admission control: requests run, wait or are rejected.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use relayer_rest_common::histogram::{Histogram, Times};
@@ -17,7 +18,15 @@ pub(crate) struct Admission {
     background: Arc<Semaphore>,
     wait: Duration,
     limits: [u32; 2],
+    /// The requests that wait for a turn on the threads of their sockets, outside of the queue.
+    awaiting_turn: AtomicUsize,
     waited: Histogram,
+}
+
+/// Counts a request as waiting for a turn until this is dropped.
+pub(crate) struct TurnWait<'a> {
+    admission: &'a Admission,
+    start: Instant,
 }
 
 /// The queue is full, or the request waited in it for too long.
@@ -32,6 +41,7 @@ impl Admission {
             background: Arc::new(Semaphore::new(1)),
             wait: limits.queue_wait,
             limits: [limits.concurrency, limits.queue],
+            awaiting_turn: AtomicUsize::new(0),
             waited: Histogram::default(),
         }
     }
@@ -70,16 +80,30 @@ impl Admission {
         }
     }
 
+    /// Counts a request that waits for a turn, which has no place in the queue.
+    pub(crate) fn wait_for_turn(&self) -> TurnWait<'_> {
+        self.awaiting_turn.fetch_add(1, Relaxed);
+        TurnWait { admission: self, start: Instant::now() }
+    }
+
     /// Returns the numbers of running and of waiting requests.
     pub(crate) fn admitted(&self) -> [usize; 2] {
         let [running, waiting] = self.limits;
-        [(running, &*self.running), (waiting, &self.waiting)]
-            .map(|(limit, free)| (limit as usize).saturating_sub(free.available_permits()))
+        let [running, queued] = [(running, &*self.running), (waiting, &self.waiting)]
+            .map(|(limit, free)| (limit as usize).saturating_sub(free.available_permits()));
+        [running, queued + self.awaiting_turn.load(Relaxed)]
     }
 
     /// Returns the times of the requests that waited, admitted or not.
     pub(crate) fn waited(&self) -> Times {
         self.waited.times()
+    }
+}
+
+impl Drop for TurnWait<'_> {
+    fn drop(&mut self) {
+        self.admission.awaiting_turn.fetch_sub(1, Relaxed);
+        self.admission.waited.record(self.start.elapsed());
     }
 }
 

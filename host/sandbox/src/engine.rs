@@ -47,7 +47,7 @@ pub struct Engine {
 pub struct EngineLoad {
     /// The requests that run.
     pub running: usize,
-    /// The requests that wait for an instance.
+    /// The requests that wait for an instance, or for a turn on the thread of their socket.
     pub waiting: usize,
     /// The times of the requests that had to wait, since the start.
     pub waited: Times,

@@ -26,7 +26,7 @@ limits! {
         log_rate: ByteSize = "\"64KiB\"", "0B" to "1GiB", "Log output of all requests in one second";
         concurrency: u32 = "64", "1" to "1024", "Instances that run at once";
         queue: u32 = "256", "0" to "1000000", "Requests that wait for an instance";
-        queue_wait: Duration = "\"1s\"", "0s" to "1h", "Time that a request waits for an instance, and then for a processor";
+        queue_wait: Duration = "\"1s\"", "0s" to "1h", "Time that a request waits for its turn or an instance, and then for a processor";
         verify_reset: u32 = "1024", "0" to "1000000", "Runs for each check that a slot has no data of an earlier request; 0 disables the checks";
         /// Responses are cached until any state they were derived from changes.
         response_cache: ByteSize = "\"32MiB\"", "0B" to "64GiB", "Size of the response cache; 0 disables it";

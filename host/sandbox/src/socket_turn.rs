@@ -49,6 +49,7 @@ impl SocketTurn {
             free
         } else {
             let turn = async move {
+                let _wait = admission.wait_for_turn();
                 // The next request of the line waits for the turn while this one has it.
                 let _first = line.acquire_owned().await;
                 turns.acquire_owned().await
@@ -224,10 +225,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_guest_waits_for_a_bounded_time() {
+    async fn a_guest_waits_for_a_bounded_time_which_is_counted() {
         let mount = mount();
         let _turn = take(&mount).await;
-        let waited = SocketTurn::take(&mount, Duration::from_secs(1)).await;
-        assert_eq!(waited.map(drop), Err(Overloaded));
+        assert_eq!((mount.admitted(), mount.waited().count()), ([0, 0], 0));
+        let mut wait = Box::pin(SocketTurn::take(&mount, Duration::from_secs(1)));
+        assert!((&mut wait).now_or_never().is_none());
+        assert_eq!((mount.admitted(), mount.waited().count()), ([0, 1], 0));
+        assert_eq!(wait.await.map(drop), Err(Overloaded));
+        assert_eq!((mount.admitted(), mount.waited().count()), ([0, 0], 1));
+        assert_eq!(mount.waited().sum(), Duration::from_secs(1));
     }
 }
