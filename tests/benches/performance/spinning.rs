@@ -1,7 +1,9 @@
 //! The latency of the API on a quiet server, and while a hundred clients use an extension
 //! that never ends; and how late these clients get 503 for lack of a processor, and one
-//! client alone gets 504.
+//! client alone gets 504. For comparison: how late a thread of this program has used as much
+//! processor time, and how late timers are beside these clients.
 
+use std::iter;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
 use relayer_rest_tests::measure::quantile;
 use relayer_rest_tests::server::{TestServer, engine, extension};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Runtime;
 
 use crate::cores::Cores;
@@ -33,10 +36,14 @@ const TIME: Duration = Duration::from_secs(5);
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let server = runtime.block_on(serve());
     let mut alone = spin(server.address, 1);
-    late(report, "how late a 504 comes to one client alone", LIMIT, &mut alone[1]);
+    let limit = Target::AtMost(2.0);
+    late(report, "how late a 504 comes to one client alone", LIMIT, &mut alone[1], limit);
+    let what = "how late a thread has used as much processor time";
+    late(report, what, LIMIT, &mut native(), Target::None);
     for (what, path) in [("cached", "/version"), ("uncached", "/chain/")] {
         let mut quiet = watch(server.address, path);
         let spinning = thread::spawn(move || spin(server.address, SPINNING));
+        let timers = thread::spawn(timers);
         thread::sleep(Duration::from_millis(100));
         let mut busy = watch(server.address, path);
         let quiet = quantile(&mut quiet, 0.99);
@@ -49,15 +56,17 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
         report.add(name, (micros(busy), micros(quiet)), more, Target::AtMost(5.0));
         let counts = format!("{} of them, and {} 504", starved.len(), timed_out.len());
         let name = format!("how late their 503 come ({counts}), {path} {what}");
-        late(report, &name, LIMIT + WAIT, &mut starved);
+        late(report, &name, LIMIT + WAIT, &mut starved, limit);
+        let what = "how late timers are beside them";
+        late(report, what, LIMIT + WAIT, &mut timers.join().unwrap(), Target::None);
     }
 }
 
-fn late(report: &mut Report, what: &str, limit: Duration, times: &mut [Duration]) {
+fn late(report: &mut Report, what: &str, limit: Duration, times: &mut [Duration], target: Target) {
     let late = quantile(times, 0.99).saturating_sub(limit);
     let ticks = late.as_secs_f64() * 1e3;
     let name = format!("{what}; p99, ticks of 1 ms");
-    report.add(name, (micros(limit + late), micros(limit)), ticks, Target::AtMost(2.0));
+    report.add(name, (micros(limit + late), micros(limit)), ticks, target);
 }
 
 /// Measures next to guests that end within two ticks: short enough to run on the threads
@@ -213,6 +222,45 @@ fn spin(address: SocketAddr, clients: u32) -> [Vec<Duration>; 2] {
             for (all, times) in all.iter_mut().zip(times) {
                 all.extend(times);
             }
+        }
+        all
+    })
+}
+
+/// Returns the times until a thread has used [`LIMIT`] of its processor.
+fn native() -> Vec<Duration> {
+    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    let measure = || {
+        let (start, end) = (Instant::now(), used() + LIMIT);
+        while used() < end {}
+        start.elapsed()
+    };
+    let start = Instant::now();
+    iter::from_fn(|| (start.elapsed() < TIME).then(measure)).collect()
+}
+
+/// Returns the times until timers of [`LIMIT`] and [`WAIT`] have fired, as many as there are
+/// spinning clients.
+fn timers() -> Vec<Duration> {
+    on_a_thread(async {
+        let timers: Vec<_> = (0..SPINNING)
+            .map(|number| {
+                tokio::spawn(async move {
+                    tokio::time::sleep(LIMIT * number / SPINNING).await;
+                    let start = Instant::now();
+                    let mut times = Vec::new();
+                    while start.elapsed() < TIME {
+                        let set = Instant::now();
+                        tokio::time::sleep(LIMIT + WAIT).await;
+                        times.push(set.elapsed());
+                    }
+                    times
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for timer in timers {
+            all.extend(timer.await.unwrap());
         }
         all
     })
