@@ -1,8 +1,9 @@
 //! Are the published examples of `wasi:http` served unmodified?
 //! Takes the registries of crates, npm and `PyPI`, node with npm, and python3 with venv.
 //!
-//! The examples of `wstd`, `wasip2` and `componentize-py` are those of their packages.
-//! `componentize-js` has none in its package, so the component here follows its README.
+//! The examples of `wstd`, `wasip2` and `componentize-py` are those of their packages, and that of
+//! Spin's SDK is in its README. `componentize-js` has none in its package, so the component here
+//! follows its README.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ use super::languages::run;
 
 /// The versions of the packages. Their engines have these versions of WASI.
 const CRATES: &str = "wasip2 = \"=2.0.1\"\nwstd = \"=0.6.8\"\n";
+/// The last version of Spin's SDK with `wasi:http` 0.2: the next one has 0.3.
+const SPIN: &str = "anyhow = \"1\"\nspin-sdk = \"=5.2.0\"\n";
 const COMPONENTIZE_JS: &str =
     "@bytecodealliance/componentize-js@0.23.0 @bytecodealliance/preview2-shim@0.25.0";
 const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
@@ -32,46 +35,64 @@ async function handle(request) {
 }
 "#;
 
-/// Returns the folder of a crate's package, copied from the registry's.
-fn package(folder: &Path, name: &str) -> PathBuf {
-    let fetching = folder.join("fetching");
-    fs::create_dir_all(fetching.join("src")).unwrap();
-    fs::write(fetching.join("src/lib.rs"), "").unwrap();
-    let manifest =
-        format!("[package]\nname = \"fetching\"\nedition = \"2024\"\n[dependencies]\n{CRATES}");
-    fs::write(fetching.join("Cargo.toml"), manifest).unwrap();
+/// Creates a library with these dependencies, and returns its folder.
+fn library(folder: &Path, dependencies: &str, code: &str) -> PathBuf {
+    let library = folder.join("library");
+    fs::create_dir_all(library.join("src")).unwrap();
+    fs::write(library.join("src/lib.rs"), code).unwrap();
+    let manifest = format!(
+        "[package]\nname = \"library\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n\
+         [dependencies]\n{dependencies}"
+    );
+    fs::write(library.join("Cargo.toml"), manifest).unwrap();
+    library
+}
+
+/// Returns the folder of the package of a dependency of this library.
+fn source(library: &Path, name: &str) -> PathBuf {
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1"])
-        .current_dir(&fetching)
+        .current_dir(library)
         .output()
         .unwrap();
     assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).unwrap();
-    let version = CRATES.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"=")));
+    let manifest = fs::read_to_string(library.join("Cargo.toml")).unwrap();
+    let version = manifest.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"=")));
     let version = version.unwrap().trim_end_matches('"');
     let is_wanted = |package: &&serde_json::Value| {
         package["name"] == name && package["version"].as_str().unwrap().starts_with(version)
     };
     let packages = metadata["packages"].as_array().unwrap();
     let manifest = packages.iter().find(is_wanted).unwrap()["manifest_path"].as_str().unwrap();
+    Path::new(manifest).parent().unwrap().to_owned()
+}
+
+/// Returns the folder of a crate's package, copied from the registry's.
+fn package(folder: &Path, name: &str) -> PathBuf {
+    let source = source(&library(folder, CRATES, ""), name);
     let copy = folder.join(name);
-    let source = Path::new(manifest).parent().unwrap();
     run(folder, &format!("cp -r {} {}", source.display(), copy.display()));
     copy
 }
 
-/// Builds an example in the package of a crate.
-fn example(folder: &Path, crate_name: &str, example: &str) -> PathBuf {
-    let package = package(folder, crate_name);
+/// Builds a package, and returns the folder of its components.
+fn build(folder: &Path, package: &Path, what: &str) -> PathBuf {
     let target = folder.join("target");
     // The toolchain of this build, which the package may not choose.
     let build = format!(
-        "{} build --example {example} --target wasm32-wasip2 --target-dir {}",
+        "{} build {what} --target wasm32-wasip2 --target-dir {}",
         env!("CARGO"),
         target.display()
     );
-    run(&package, &build);
-    let file = target.join("wasm32-wasip2/debug/examples").join(example);
+    run(package, &build);
+    target.join("wasm32-wasip2/debug")
+}
+
+/// Builds an example in the package of a crate.
+fn example(folder: &Path, crate_name: &str, example: &str) -> PathBuf {
+    let built = build(folder, &package(folder, crate_name), &format!("--example {example}"));
+    let file = built.join("examples").join(example);
     let component = file.with_extension("wasm");
     if component.exists() {
         component
@@ -142,6 +163,22 @@ async fn the_examples_of_wstd_and_wasip2_are_served() {
 
     let wasip2 = serve(folder.as_path(), &example(folder.as_path(), "wasip2", "http-proxy")).await;
     check_cached(&wasip2, "/", 200, "Hello, WASI!").await;
+}
+
+#[tokio::test]
+#[ignore = "needs the registry of crates"]
+async fn the_example_of_the_sdk_of_spin_is_served() {
+    let folder = Folder::new();
+    let here = folder.as_path();
+    let readme = source(&library(here, SPIN, ""), "spin-sdk").join("README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    let (_, example) = readme.split_once("```rust\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let built = build(here, &library(here, SPIN, example), "--lib");
+    let mut serving = serve(here, &built.join("library.wasm")).await;
+    check_cached(&serving, "/a?b=c", 200, "Hello, Fermyon").await;
+    // The header of Spin with the whole URL is not there.
+    serving.logged("Handling request to None").await;
 }
 
 #[tokio::test]
