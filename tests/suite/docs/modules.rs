@@ -131,6 +131,15 @@ fn chain<H: Host>(host: &H, _: &Request, params: Params<'_>) -> Result<Response,
 }
 "#;
 
+/// The settings of a server with the module.
+const SETTINGS: &str = r#"
+[[extension]]
+name = "hello"
+module = "target/wasm32-unknown-unknown/release/hello.wasm"
+grants = ["chains"]
+required = true
+"#;
+
 #[test]
 #[ignore = "slow: builds a module with its dependencies"]
 fn a_module_is_created_checked_published_and_explained_as_written() {
@@ -193,8 +202,23 @@ fn a_module_is_created_checked_published_and_explained_as_written() {
     reader.run("UPDATE_OPENAPI=1 cargo test");
     reader.run("cargo test");
     reader.run("cargo module");
-    let printed = reader.run("relayer-rest check --mount /ext/hello .");
+    let printed = reader.run(page.block("sh", "relayer-rest check --mount").trim());
     assert!(printed.contains("GET /chain/ibc-0: 200"), "{printed}");
+
+    // A failure that no request of the preflight causes.
+    let failure = r#"sed -i 's/^    let chain = host.chain/    assert!(params.get("id")? != "a", "no state");\n&/' src/lib.rs"#;
+    reader.run(failure);
+    reader.run("cargo module");
+    reader.write("relayer-rest.toml", SETTINGS);
+    reader.run(
+        "env RUST_LOG=info relayer-rest serve --listen 127.0.0.1:8000 --config relayer-rest.toml &",
+    );
+    reader.printed_by_server("http://");
+    reader.run("curl http://127.0.0.1:8000/ext/hello/chain/a");
+    let logged = reader.printed_by_server("request failed");
+    let shown = page.block("text", "request failed");
+    assert!(is_as_shown(&logged, shown), "{logged}\nis not\n{shown}");
+    reader.end_server();
 
     reader.run("relayer-rest serve --listen 127.0.0.1:8000 &");
     reader.run_all(page.block("console", "relayer-rest explain"));
