@@ -94,7 +94,7 @@ impl Admission {
         [running, queued + self.awaiting_turn.load(Relaxed)]
     }
 
-    /// Returns the times of the requests that waited, admitted or not.
+    /// Returns the times of the waits of requests, admitted or not.
     pub(crate) fn waited(&self) -> Times {
         self.waited.times()
     }

@@ -49,7 +49,8 @@ pub struct EngineLoad {
     pub running: usize,
     /// The requests that wait for an instance, or for a turn on the thread of their socket.
     pub waiting: usize,
-    /// The times of the requests that had to wait, since the start.
+    /// The times of the waits of requests since the start; a request can wait for a turn and then
+    /// for an instance.
     pub waited: Times,
     /// The peak size of the memories and tables of one instance, in bytes.
     pub peak_memory: usize,

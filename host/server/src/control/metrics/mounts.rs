@@ -34,7 +34,7 @@ define_families! {
     QUEUE_DEPTH = Gauge "relayer_rest_queue_depth" ["mount"],
         "Requests that wait for an instance, or for a turn on a thread, now";
     QUEUE_WAIT = Histogram "relayer_rest_queue_wait_seconds" ["mount"],
-        "Time of the requests that had to wait for an instance, or for a turn";
+        "Time of each wait of a request for an instance, or for a turn on a thread";
     PEAK_MEMORY = Gauge "relayer_rest_instance_memory_peak_bytes" ["mount"],
         "Peak size of the memories and tables of one instance";
     MODULE = Gauge "relayer_rest_module_info" ["mount", "module", "dialect"],
