@@ -9,6 +9,7 @@
 //! | `readme.rs` | `README.md` |
 //! | `api.rs`, `configuration.rs`, `debugging.rs`, `embedding.rs`, `extensions.rs`, `first_extension.rs`, `live.rs`, `modules.rs`, `operations.rs`, `security.rs` | the page of this name |
 //! | `new.rs` | the modules that `relayer-rest new` creates, and their README |
+//! | `author.rs` | the folder of an author's package |
 //! | `files.rs` | the map of files, and the tables of files |
 //! | `host_metrics.rs` | the queries of the Grafana dashboard and of the alerts |
 //! | `links.rs` | links and file names in all pages |
@@ -16,6 +17,7 @@
 //! | `reader.rs` | a reader, with a terminal |
 
 mod api;
+mod author;
 mod configuration;
 mod debugging;
 mod embedding;

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use relayer_rest_tests::cargo::{self, root};
+use relayer_rest_tests::cargo;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 
+use super::author::prepare;
 use super::page::Page;
 
 /// Runs cargo in an author's folder.
@@ -30,7 +31,7 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     assert_eq!(again.status, Some(2));
     assert!(again.stderr.contains("my-tool: already exists"), "{}", again.stderr);
 
-    fs::copy(root().join("Cargo.lock"), mine.join("Cargo.lock")).unwrap();
+    prepare(&mine);
     cargo(&mine, &["test"]);
     cargo(&mine, &["module"]);
     let module = mine.join(module);
@@ -94,7 +95,7 @@ async fn a_new_module_is_served_after_each_change_of_its_code() {
     let mine = folder.join("my-tool");
     let path = mine.to_str().unwrap();
     assert_eq!(Program::new(["new", path]).run().await.status, Some(0));
-    fs::copy(root().join("Cargo.lock"), mine.join("Cargo.lock")).unwrap();
+    prepare(&mine);
     let dev = Program::new(["dev", path, "--listen", "127.0.0.1:0"]);
     let mut serving = dev.env("CARGO_NET_OFFLINE", "true").start().await;
     let output = serving.printed("grants = ").await;

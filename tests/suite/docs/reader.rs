@@ -6,9 +6,10 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
 
-use relayer_rest_tests::cargo::root;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
+
+use super::author::prepare;
 
 /// The address in the docs.
 const ADDRESS: &str = "127.0.0.1:8000";
@@ -80,9 +81,7 @@ impl Reader {
     pub(super) fn run(&mut self, line: &str) -> String {
         if let Some(folder) = line.strip_prefix("cd ") {
             self.folder = self.folder.join(folder);
-            // Dependencies were fetched for the workspace, so the versions must be the
-            // same.
-            fs::copy(root().join("Cargo.lock"), self.folder.join("Cargo.lock")).unwrap();
+            prepare(&self.folder);
             return String::new();
         }
         let line = &*line.replace(ADDRESS, &self.address);
