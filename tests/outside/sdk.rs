@@ -20,6 +20,7 @@ use super::languages::documented_remedy;
 const JS: &str = r#"
 import { Host, Response } from "./sdk/index.js";
 import { FakeHost, Request } from "./sdk/testing.js";
+import "./sdk/module.js";
 import { handle } from "./src/handle.js";
 
 const host = new FakeHost()
@@ -57,6 +58,7 @@ const invalid = [
   () => new FakeHost().withWorker("wallet"),
   () => new FakeHost().withWorker("Wallet", { chain: "a" }),
   () => new FakeHost().withChain("a", { rpc: "b" }),
+  () => fetch("http://127.0.0.1/"),
 ];
 for (const make of invalid) {
   try {
@@ -247,6 +249,7 @@ async fn a_module_in_javascript_responds_as_the_one_in_rust() {
         "kind wallet: not in the contract; expected Client, Channel, Connection, Packet, ",
         "name chain: not in the contract; expected chainId",
         "field rpc: not in the contract; expected kind, rpcAddr, grpcAddr, eventSource, r",
+        "fetch: modules make no requests; the host's functions have the data",
         "[[],null]",
     ];
     compare("js", "handle.js", "src/handle.js", ("driver.js", JS), "node", &invalid).await;
