@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use relayer_rest_host::fleet::{
-    FleetAddress, FleetSettings, MountState, NewRollout, Operator, Phase, Subscription,
+    FleetAddress, FleetSettings, MountState, NewRollout, Operator, Phase, Plan, Subscription,
 };
 use relayer_rest_host::oci::Reference;
 use relayer_rest_host::reload::FleetModules;
@@ -183,7 +183,7 @@ impl Fleet {
         let id = self.operator.deploy(MOUNT, new).await.unwrap();
         let mut last_stage = 0;
         loop {
-            let (_, plan) = self.operator.plan().await.unwrap();
+            let plan = self.plan().await;
             let rollout = &plan.mount(MOUNT).unwrap().rollout;
             assert_eq!(rollout.id, id);
             if !rollout.is_in_progress() {
@@ -194,6 +194,17 @@ impl Fleet {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Returns the plan. On a busy machine, a request for it can time out.
+    async fn plan(&self) -> Plan {
+        let mut plan = None;
+        until_async("the plan can be read", async || {
+            plan = self.operator.plan().await.ok();
+            plan.is_some()
+        })
+        .await;
+        plan.unwrap().1
     }
 
     async fn all_run(&self, module: &[u8]) {
