@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
@@ -34,10 +35,12 @@ const STEP: Duration = TICK.checked_div(2).unwrap();
 
 /// A guest that has used this much time needs a turn to continue. Guests that need little
 /// more than a tick do not wait for long-running ones. On threads without sockets, this is
-/// the time between two yields.
+/// the time between two yields while there are more guests than threads.
 const BEFORE_TURNS: Duration = TICK.saturating_mul(4);
 
-/// After this much of its turn, a guest yields the turn to the next one, if there is one.
+/// After this much of its turn, a guest yields the turn to the next one, if there is one. On
+/// threads without sockets, this is the time between two yields while each guest has a thread:
+/// a yield wakes another thread, and 115 of them made a guest end 10 ms late.
 const TURN: Duration = TICK.saturating_mul(50);
 
 /// The time limit of a guest, and the time that it has used.
@@ -115,7 +118,7 @@ impl GuestTime {
 
     /// Returns whether the guest must yield. Must be called on its thread.
     pub(super) fn must_yield(&self) -> bool {
-        self.used().is_step_over(thread_time())
+        self.used().is_step_over(thread_time(), shares_threads)
     }
 
     /// Yields to other guests, and waits for a turn if the guest needs one.
@@ -207,8 +210,15 @@ impl Used {
     }
 
     /// Returns whether the poll in progress has taken so long that the guest must yield.
-    fn is_step_over(&self, now: Duration) -> bool {
-        self.in_poll(now) >= if self.is_off_sockets { BEFORE_TURNS } else { STEP }
+    fn is_step_over(&self, now: Duration, shares_threads: impl FnOnce() -> bool) -> bool {
+        let step = if !self.is_off_sockets {
+            STEP
+        } else if shares_threads() {
+            BEFORE_TURNS
+        } else {
+            TURN
+        };
+        self.in_poll(now) >= step
     }
 
     /// Returns the time of the poll in progress.
@@ -228,6 +238,14 @@ impl<F: Future> Future for Metered<F> {
         }
         polled
     }
+}
+
+/// Returns whether the runtime of this thread has more tasks than threads, or there is none.
+fn shares_threads() -> bool {
+    Handle::try_current().ok().is_none_or(|runtime| {
+        let metrics = runtime.metrics();
+        metrics.num_alive_tasks() > metrics.num_workers()
+    })
 }
 
 /// Returns the system's number of this thread.
@@ -253,11 +271,13 @@ fn time_of(thread: i32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::{
-        BEFORE_TURNS, CallError, GuestTime, PollStart, TICK, Used, thread_id, thread_time, time_of,
+        BEFORE_TURNS, CallError, GuestTime, PollStart, TICK, TURN, Used, shares_threads, thread_id,
+        thread_time, time_of,
     };
     use std::sync::{Arc, Mutex};
     use std::thread;
     use std::time::Duration;
+    use tokio::runtime::Builder;
     use tokio::sync::Semaphore;
 
     /// Uses the processor for this time.
@@ -298,11 +318,24 @@ mod tests {
         let began = Duration::from_secs(1);
         let mut used = Used { poll: Some(PollStart { thread: 1, began }), ..Used::default() };
         let short = Duration::from_nanos(1);
-        assert!(!used.is_step_over(began + (TICK / 2).saturating_sub(short)));
-        assert!(used.is_step_over(began + TICK / 2));
-        used.is_off_sockets = true;
-        assert!(!used.is_step_over(began + BEFORE_TURNS.saturating_sub(short)));
-        assert!(used.is_step_over(began + BEFORE_TURNS));
+        let mut yields_from = |is_off_sockets, step: Duration, shares_threads| {
+            used.is_off_sockets = is_off_sockets;
+            assert!(!used.is_step_over(began + step.saturating_sub(short), || shares_threads));
+            assert!(used.is_step_over(began + step, || shares_threads));
+        };
+        yields_from(false, TICK / 2, false);
+        yields_from(true, BEFORE_TURNS, true);
+        yields_from(true, TURN, false);
+    }
+
+    #[test]
+    fn threads_are_shared_by_more_tasks_than_there_are_threads() {
+        assert!(shares_threads(), "there is no runtime");
+        let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let on_runtime = || runtime.block_on(runtime.spawn(async { shares_threads() })).unwrap();
+        assert!(!on_runtime());
+        let _other = runtime.spawn(std::future::pending::<()>());
+        assert!(on_runtime());
     }
 
     #[test]
