@@ -23,17 +23,20 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use relayer_rest_common::{priority, threads};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 /// The threads that the system must allow in excess of a pool's: other parts of the process
 /// may start some at the same time, and the runtime panics if one of its own is missing.
 const SPARE_THREADS: usize = 8;
+
+/// Held while a pool starts: two that start at once would find the same threads free.
+static STARTING: Mutex<()> = Mutex::new(());
 
 /// A pool of threads, which are started on first use.
 pub(super) struct SlowGuestPool {
@@ -44,7 +47,7 @@ pub(super) struct SlowGuestPool {
     started: AtomicU64,
     /// One permit per thread: as many guests continue at once.
     turns: Arc<Semaphore>,
-    runtime: OnceLock<Runtime>,
+    runtime: OnceCell<Runtime>,
 }
 
 /// Counts a guest as slow until it is dropped.
@@ -67,7 +70,7 @@ impl SlowGuestPool {
             slow: Arc::default(),
             started: AtomicU64::new(0),
             turns: Arc::new(Semaphore::new(count)),
-            runtime: OnceLock::new(),
+            runtime: OnceCell::new(),
         }
     }
 
@@ -110,43 +113,47 @@ impl SlowGuestPool {
             })
             .await
         };
-        let Some(runtime) = self.runtime() else {
-            // The system has no more threads, so the guest must run on this one.
-            return tokio::select! {
-                biased;
-                value = guest => Ok(value),
-                error = end => Err(error),
+        let result = async {
+            let Some(runtime) = self.runtime().await else {
+                // The system has no more threads, so the guest must run on this one.
+                return guest.await;
             };
-        };
-        let mut guests = JoinSet::new();
-        guests.spawn_on(guest, runtime.handle());
-        tokio::select! {
-            biased;
-            value = guests.join_next() => match value {
-                Some(Ok(value)) => Ok(value),
+            let mut guests = JoinSet::new();
+            guests.spawn_on(guest, runtime.handle());
+            match guests.join_next().await {
+                Some(Ok(value)) => value,
                 Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
                 None => unreachable!("there is one"),
-            },
+            }
+        };
+        tokio::select! {
+            biased;
+            value = result => Ok(value),
             error = end => Err(error),
         }
     }
 
     /// Returns the runtime, and starts its threads if necessary. If the system has no
     /// threads left, the next run tries again.
-    fn runtime(&self) -> Option<&Runtime> {
-        self.runtime.get().or_else(|| {
-            // Two pools that start at once would find the same threads free.
-            static STARTING: Mutex<()> = Mutex::new(());
-            let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.runtime.get().is_none() {
-                self.runtime.set(start(self.count).ok()?).ok();
-            }
-            self.runtime.get()
-        })
+    async fn runtime(&self) -> Option<&Runtime> {
+        let count = self.count;
+        self.runtime.get_or_try_init(|| start(count)).await.ok()
     }
 }
 
-fn start(count: usize) -> io::Result<Runtime> {
+/// Starts a runtime, on a thread of its own: the start of ten threads would delay the other
+/// connections of this thread by a tick.
+async fn start(count: usize) -> io::Result<Runtime> {
+    let (sender, started) = oneshot::channel();
+    thread::Builder::new().name("start-pool".to_owned()).spawn(move || {
+        // If the run has been cancelled meanwhile, the runtime ends here.
+        drop(sender.send(build(count)));
+    })?;
+    started.await.map_err(io::Error::other)?
+}
+
+fn build(count: usize) -> io::Result<Runtime> {
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     threads::ensure(count + SPARE_THREADS)?;
     Builder::new_multi_thread()
         .worker_threads(count)
@@ -179,7 +186,7 @@ impl Drop for SlowGuest {
 
 #[cfg(test)]
 mod tests {
-    use super::{SlowGuestPool, Start};
+    use super::{STARTING, SlowGuestPool, Start};
     use futures_util::future::{Either, FutureExt, join_all, select};
     use std::future::pending;
     use std::pin::pin;
@@ -222,6 +229,17 @@ mod tests {
         assert_eq!(were_full, vec![Ok(false); pool.count]);
         assert!(!pool.is_full());
         assert_eq!(pool.started(), pool.count as u64);
+    }
+
+    #[tokio::test]
+    async fn a_start_of_the_pool_does_not_block_the_thread_of_a_request() {
+        let pool = SlowGuestPool::new();
+        let mut run = pin!(pool.run(Start::InPool, async { 1 }, pending::<()>()));
+        {
+            let _other = STARTING.lock().unwrap();
+            assert_eq!(run.as_mut().now_or_never(), None);
+        }
+        assert_eq!(run.await, Ok(1));
     }
 
     #[tokio::test]
