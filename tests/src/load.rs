@@ -37,6 +37,8 @@ pub struct Load {
 pub struct Served {
     /// Responses per second.
     pub per_second: f64,
+    /// The number of all responses, with those that are not measured.
+    pub responses: u32,
     /// The median time from a request to the end of its response.
     pub p50: Duration,
     /// The 99th percentile of these times.
@@ -102,25 +104,31 @@ impl Load {
             connections.push(tokio::spawn(connection(stream, requests, number, measured)));
         }
         let mut times = Vec::new();
+        let mut responses = 0;
         for connection in connections {
-            times.extend(connection.await.unwrap());
+            let (all, measured) = connection.await.unwrap();
+            responses += all;
+            times.extend(measured);
         }
         let count = u32::try_from(times.len()).unwrap();
         Served {
             per_second: f64::from(count) / self.time.as_secs_f64(),
+            responses,
             p50: quantile(&mut times, 0.5),
             p99: quantile(&mut times, 0.99),
         }
     }
 }
 
+/// Returns the number of responses, and the times of those that are measured.
 async fn connection(
     mut stream: Box<dyn Stream>,
     requests: Vec<Vec<u8>>,
     first: usize,
     measured: Range<Instant>,
-) -> Vec<Duration> {
+) -> (u32, Vec<Duration>) {
     let mut buffer = vec![0; 256 << 10];
+    let mut responses = 0;
     let mut times = Vec::with_capacity(16 << 10);
     for request in requests.iter().cycle().skip(first % requests.len()) {
         let start = Instant::now();
@@ -130,11 +138,12 @@ async fn connection(
         stream.write_all(request).await.unwrap();
         stream.flush().await.unwrap();
         read_response(&mut stream, &mut buffer).await;
+        responses += 1;
         if start >= measured.start {
             times.push(start.elapsed());
         }
     }
-    times
+    (responses, times)
 }
 
 /// Reads one response to its end.

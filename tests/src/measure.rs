@@ -29,6 +29,18 @@ pub fn peak_memory_of(process: i32) -> u64 {
     memory(&process.to_string(), "VmHWM:")
 }
 
+/// Returns the processor time of the threads that a process has.
+#[must_use]
+pub fn processor_time_of(process: i32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let nanos = threads.map(|thread| {
+        // The thread may have ended.
+        let fields = std::fs::read_to_string(thread.unwrap().path().join("schedstat"));
+        fields.map_or(0, |fields| fields.split(' ').next().unwrap().parse().unwrap())
+    });
+    Duration::from_nanos(nanos.sum())
+}
+
 fn memory(process: &str, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap();

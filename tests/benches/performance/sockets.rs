@@ -18,7 +18,8 @@ use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::collector::Collector;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::load::{Load, Served};
-use relayer_rest_tests::program::Program;
+use relayer_rest_tests::measure::processor_time_of;
+use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{TestServer, engine};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,6 +29,7 @@ use tokio::time::sleep;
 use tokio_rustls::rustls::ClientConfig;
 
 use crate::cores::Cores;
+use crate::in_process::{micros, ratio};
 use crate::relayers::{self, PATHS};
 use crate::report::{Report, Target};
 use crate::servers;
@@ -37,6 +39,9 @@ const ROUNDS: usize = 7;
 /// The number of rounds for a difference that is smaller than the one between two rounds.
 const METRICS_ROUNDS: usize = 41;
 const TLS_ROUNDS: usize = 11;
+/// The number of processes of each kind, and of the rounds of each.
+const CAPSULE_STARTS: usize = 6;
+const CAPSULE_ROUNDS: usize = 6;
 const ROUND: Duration = Duration::from_millis(800);
 
 const SIZES: [u64; 3] = [10, 700, 5_000];
@@ -140,23 +145,60 @@ pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
     runtime.block_on(plain.stop());
 }
 
-/// Compares a server that keeps capsules with one that does not, for hits, and for misses: without
-/// a cache.
+/// Compares servers that keep capsules with servers that do not, for hits, and for misses: without
+/// a cache. Two servers without capsules are compared as well, which shows the differences without
+/// a cause. These are mostly those of two processes, so each pair is started several times.
 pub(crate) fn measure_capsules(report: &mut Report, runtime: &Runtime) {
     let files = Folder::new();
     let without_cache = files.write("miss.toml", "[module.limits]\nresponse-cache = '0B'");
     let with_cache = files.write("hit.toml", "");
+    let folder = files.path("capsules");
     for (what, settings) in [("hit", &with_cache), ("miss", &without_cache)] {
-        let program = || Program::server().args(["--config", settings]);
-        let plain = runtime.block_on(program().start());
-        let folder = files.path("capsules");
-        let keeping = runtime.block_on(program().args(["--capsules", &folder]).start());
+        let start = || {
+            let program = || Program::server().args(["--config", settings]);
+            let keeping = program().args(["--capsules", &folder]);
+            [keeping, program(), program()].map(|program| runtime.block_on(program.start()))
+        };
         let load = Load::new("/chains", ROUND);
-        let what = format!("{what} on /chains with capsules, to without");
-        let round = |_| (load.run(keeping.address()), load.run(plain.address()));
-        add(report, &what, (0..METRICS_ROUNDS).map(round).collect(), Target::AtLeast(0.97));
-        runtime.block_on(keeping.stop());
-        runtime.block_on(plain.stop());
+        let mut rounds = Vec::new();
+        for _ in 0..CAPSULE_STARTS {
+            let servers = Cores::Server.run(start);
+            Cores::Load.run(|| measure_each(&servers, &load, &mut rounds));
+            for server in servers {
+                runtime.block_on(server.stop());
+            }
+        }
+        for (server, of, to, [rate, time]) in [
+            (0, "with", "without", [Target::AtLeast(0.97), Target::AtMost(1.03)]),
+            (2, "without", "another server without", [Target::None; 2]),
+        ] {
+            let rates = |server: usize| rounds.iter().map(move |round| round[server].0);
+            let name = format!("{what} on /chains {of} capsules, to {to}");
+            add(report, &name, rates(server).zip(rates(1)).collect(), rate);
+            let used = |server: usize| {
+                let time: Duration = rounds.iter().map(|round| round[server].1).sum();
+                time / rates(server).map(|served| served.responses).sum::<u32>()
+            };
+            let [ours, other] = [server, 1].map(used);
+            let name = format!("processor time of a {what} {of} capsules, to {to}");
+            report.add(name, (micros(ours), micros(other)), ratio(ours, other), time);
+        }
+    }
+}
+
+/// Adds rounds with the load's measurements of each server, and the processor time that it used.
+/// Each server is the first one in every third round.
+fn measure_each(servers: &[Serving; 3], load: &Load, rounds: &mut Vec<[(Served, Duration); 3]>) {
+    for first in 0..CAPSULE_ROUNDS {
+        let mut round = [0, 1, 2].map(|place| {
+            let number = (first + place) % servers.len();
+            let server = &servers[number];
+            let before = processor_time_of(server.id());
+            let served = load.run(server.address());
+            (number, (served, processor_time_of(server.id()) - before))
+        });
+        round.sort_by_key(|(number, _)| *number);
+        rounds.push(round.map(|(_, measured)| measured));
     }
 }
 
@@ -275,6 +317,6 @@ pub(crate) fn add(
 }
 
 fn shown(served: &Served) -> String {
-    let Served { per_second, p50, p99 } = served;
+    let Served { per_second, p50, p99, .. } = served;
     format!("{per_second:.0}/s, p50 {} µs, p99 {} µs", p50.as_micros(), p99.as_micros())
 }
