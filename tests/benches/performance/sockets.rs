@@ -192,10 +192,10 @@ fn measure_each(servers: &[Serving; 3], load: &Load, rounds: &mut Vec<[(Served, 
     for first in 0..CAPSULE_ROUNDS {
         let mut round = [0, 1, 2].map(|place| {
             let number = (first + place) % servers.len();
-            let server = &servers[number];
-            let before = processor_time_of(server.id());
-            let served = load.run(server.address());
-            (number, (served, processor_time_of(server.id()) - before))
+            let process = servers[number].id();
+            let before = processor_time_of(process);
+            let served = load.run(servers[number].address());
+            (number, (served, processor_time_of(process).saturating_sub(before)))
         });
         round.sort_by_key(|(number, _)| *number);
         rounds.push(round.map(|(_, measured)| measured));
