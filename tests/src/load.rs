@@ -37,7 +37,7 @@ pub struct Load {
 pub struct Served {
     /// Responses per second.
     pub per_second: f64,
-    /// The number of all responses, with those that are not measured.
+    /// The number of all responses, also before the measured time.
     pub responses: u32,
     /// The median time from a request to the end of its response.
     pub p50: Duration,
@@ -120,7 +120,7 @@ impl Load {
     }
 }
 
-/// Returns the number of responses, and the times of those that are measured.
+/// Returns the number of responses, and the times of the measured ones.
 async fn connection(
     mut stream: Box<dyn Stream>,
     requests: Vec<Vec<u8>>,

@@ -53,12 +53,12 @@ pub(super) struct SlowGuestPool {
 /// Counts a guest as slow until it is dropped.
 struct SlowGuest(Arc<AtomicUsize>);
 
-/// Where a guest of the pool starts.
+/// The place at which a guest of the pool starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     /// In the pool. The guest is slow once it yields.
     InPool,
-    /// On the thread of its request, where it has yielded.
+    /// On the thread of its request. It has yielded there.
     OnSocketThread,
 }
 
