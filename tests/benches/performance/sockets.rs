@@ -147,7 +147,7 @@ pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
 
 /// Compares servers that keep capsules with servers that do not, for hits, and for misses: without
 /// a cache. Two servers without capsules are compared as well, which shows the differences without
-/// a cause. These are mostly those of two processes, so each pair is started several times.
+/// a cause. These are mostly those of two processes, so each kind is started several times.
 pub(crate) fn measure_capsules(report: &mut Report, runtime: &Runtime) {
     let files = Folder::new();
     let without_cache = files.write("miss.toml", "[module.limits]\nresponse-cache = '0B'");
