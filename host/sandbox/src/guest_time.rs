@@ -146,9 +146,9 @@ impl GuestTime {
     }
 
     /// Waits until the guest has used its time, or until the limit and `wait` have passed
-    /// since it began. Returns the error for that.
+    /// since it began, but for a tick. Returns the error for that.
     pub(super) async fn end(&self, wait: Duration) -> CallError {
-        let last = self.began.checked_add(self.limit.saturating_add(wait));
+        let last = self.last(wait);
         loop {
             let used = self.used_by_now();
             let left = self.left_after(used);
@@ -166,6 +166,13 @@ impl GuestTime {
             let next = now.checked_add(left.max(TICK)).unwrap_or(now);
             sleep_until(last.map_or(next, |last| next.min(last)).into()).await;
         }
+    }
+
+    /// Returns the time at which a guest that waits for a processor must end. It is a tick before
+    /// the limit and `wait` have passed, because a timer may be that late.
+    fn last(&self, wait: Duration) -> Option<Instant> {
+        let wait = wait.saturating_sub(TICK.min(wait / 10));
+        self.began.checked_add(self.limit.saturating_add(wait))
     }
 
     /// Returns the time that the guest has used by now. Can be called on any thread.
@@ -359,6 +366,16 @@ mod tests {
         time.meter(guest(Arc::clone(&time), 6)).await;
         let error = time.end(Duration::from_hours(1)).await;
         assert!(matches!(error, CallError::Timeout(..)), "{error}");
+    }
+
+    #[test]
+    fn a_starved_guest_ends_a_tick_early_if_it_has_waited_for_long() {
+        let time = GuestTime::start(5 * TICK, None);
+        let last = |wait| time.last(wait).unwrap() - time.began;
+        assert_eq!(last(Duration::ZERO), 5 * TICK);
+        assert_eq!(last(TICK), 5 * TICK + TICK * 9 / 10);
+        assert_eq!(last(50 * TICK), 54 * TICK);
+        assert_eq!(time.last(Duration::MAX), None, "it ends with its limit only");
     }
 
     #[tokio::test]
