@@ -65,7 +65,7 @@
 //! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `sandbox/src/run_permit.rs`, `sandbox/src/admission.rs`, `server/src/http/cancelled.rs` |
 //! | run the module on a fresh instance, by the handler that it exports | `sandbox/src/run_permit.rs`, `sandbox/src/instance.rs`, `sandbox/src/handler.rs` |
 //! | allocate its slot from the pool; verify the reset of slots from time to time | `sandbox/src/engine.rs`, `sandbox/src/address_space.rs`, `sandbox/src/verify.rs` |
-//! | move a slow guest to threads of a lower priority | `sandbox/src/slow_targets.rs`, `sandbox/src/long_steps.rs`, `sandbox/src/guest_time.rs`, `sandbox/src/slow_guest_pool.rs`, `common/src/priority.rs` |
+//! | move a slow guest to threads of a lower priority | `sandbox/src/slow_targets.rs`, `sandbox/src/long_steps.rs`, `sandbox/src/guest_time.rs`, `sandbox/src/socket_steps.rs`, `sandbox/src/slow_guest_pool.rs`, `common/src/priority.rs` |
 //! | serve the guest's reads of the snapshot, and record them | `sandbox/src/host_functions.rs`, `sandbox/src/read_set.rs`, `state/src/snapshot.rs` |
 //! | serve the parts of the request to a component of `wasi:http`, and collect its response | `sandbox/src/wasi_http.rs`, `sandbox/src/request_headers.rs` |
 //! | validate the response: no headers or cookies with effects beyond the mount | `sandbox/src/response.rs`, `sandbox/src/header_grants.rs`, `sandbox/src/set_cookie.rs` |

@@ -39,6 +39,7 @@
 //! | `call_error.rs` | the reasons that a run has no response |
 //! | `guest_time.rs` | the processor time of guests, and their turns |
 //! | `socket_turn.rs` | the turns of guests on the thread of a socket, which serves its sockets between them |
+//! | `socket_steps.rs` | the first steps of a guest, on that thread |
 //! | `slow_guest_pool.rs` | threads for guests that run for longer than a tick |
 //! | `slow_targets.rs` | the targets whose guests start on those threads |
 //! | `long_steps.rs` | the modules whose guests do, because they keep a thread for long |
@@ -106,6 +107,7 @@ mod run_record;
 mod set_cookie;
 mod slow_guest_pool;
 mod slow_targets;
+mod socket_steps;
 mod socket_turn;
 mod source_map;
 mod stats;

@@ -1,11 +1,8 @@
 //! Runs one request: its permit, its instance and its time.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::Response;
 use relayer_rest_state::{Command, Snapshot};
 use tokio::sync::OwnedSemaphorePermit;
@@ -22,12 +19,9 @@ use super::response::InvalidResponse;
 use super::run_record::{Recorder, Run};
 use super::slow_guest_pool::Start;
 use super::slow_targets::RecordedRun;
+use super::socket_steps;
 use super::socket_turn::SocketTurn;
 use super::store::StoreData;
-
-/// The number of steps of a guest on the thread of its socket, each of half a tick or
-/// more. Most guests complete in that time.
-const SOCKET_STEPS: u32 = 2;
 
 /// A module's response, with its recorded reads.
 #[derive(Debug)]
@@ -178,23 +172,10 @@ impl RunPermit {
         }
         let permit = turn.as_ref().and_then(|_| module.long_steps().acquire());
         let start = if let (Some(turn), Some(permit)) = (&mut turn, permit) {
-            for step in 1..=SOCKET_STEPS {
-                let polled = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
-                let last = guest.last_step();
-                turn.count(last.used);
-                if last.is_long {
-                    permit.long_step();
-                }
-                if let Poll::Ready(response) = polled {
-                    permit.completed();
-                    return response;
-                }
-                if step == SOCKET_STEPS || permit.is_over() {
-                    break;
-                }
-                turn.pause().await;
+            let result = socket_steps::run(&mut guest, turn, permit, slow_guests).await;
+            if let Some(response) = result {
+                return response;
             }
-            guest.record();
             Start::OnSocketThread
         } else {
             Start::InPool

@@ -38,7 +38,7 @@ const SPARE_THREADS: usize = 8;
 /// Held while a pool starts: two that start at once would find the same threads free.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// A pool of threads, which are started on first use.
+/// A pool of threads, which are started when a guest first yields.
 pub(super) struct SlowGuestPool {
     count: usize,
     /// The number of slow guests.
@@ -131,6 +131,21 @@ impl SlowGuestPool {
             value = result => Ok(value),
             error = end => Err(error),
         }
+    }
+
+    /// Starts the threads in a task if necessary, and does not wait for them.
+    pub(super) fn prepare(self: &Arc<Self>) {
+        if !self.is_started() {
+            let pool = Arc::clone(self);
+            tokio::spawn(async move {
+                // Without threads, the next run tries again.
+                _ = pool.runtime().await;
+            });
+        }
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.runtime.initialized()
     }
 
     /// Returns the runtime, and starts its threads if necessary. If the system has no
