@@ -1,12 +1,19 @@
-//! The allocator of the command, and the size of its pages. The allocator is jemalloc, whose threads
-//! return freed memory to the system. On other systems than Linux with glibc, it has no such threads,
-//! and the command has the system's allocator.
+//! The allocator of the command: jemalloc, whose threads return freed memory to the system. On other
+//! systems than Linux with glibc, it has no such threads, and the command has the system's allocator.
 
-use tracing::debug;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::ffi::c_char;
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// The options of jemalloc, which reads them from this symbol. Huge pages are for the memories of
+/// guests: the pages of 64 KiB in buffers would add two thirds to the memory of a connection.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "they are a symbol of C, and a text of C")]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static OPTIONS: Option<&'static c_char> = Some(unsafe { &*c"thp:never".as_ptr() });
 
 /// The environment of a process whose memory is bounded: jemalloc reserves memory in advance for each
 /// core and for its threads, and a limit counts that as used.
@@ -14,12 +21,3 @@ pub(super) const BOUNDED: (&str, &str) = (
     "_RJEM_MALLOC_CONF",
     "background_thread:false,dirty_decay_ms:0,muzzy_decay_ms:0,narenas:1,retain:false",
 );
-
-/// Lets the system give the process small pages only. If it uses huge ones where it can
-/// (`/sys/kernel/mm/transparent_hugepage/enabled` is `always`), each connection takes twice the
-/// memory, and a slot of the pool 2 MiB.
-pub(super) fn disable_huge_pages() {
-    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        debug!(%error, "cannot disable huge pages");
-    }
-}

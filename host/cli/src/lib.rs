@@ -27,7 +27,7 @@
 //! | `access_log.rs`, `access_log/` | the access log |
 //! | `otlp.rs`, `otlp/` | traces and metrics for an OpenTelemetry collector |
 //! | `progress.rs` | the progress of long steps |
-//! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `allocator.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
+//! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `allocator.rs`, `huge_pages.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
 
 mod access_log;
 mod allocator;
@@ -47,6 +47,7 @@ mod explain;
 mod fleet;
 mod fleet_command;
 mod grant_args;
+mod huge_pages;
 mod idle_memory;
 mod inspect;
 mod log;

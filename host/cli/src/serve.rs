@@ -32,7 +32,7 @@ use super::sockets::{Sockets, announce, check_upstream, listen_configs};
 use super::sources::{ReadAgain, Sources, derive};
 use super::takeover::Successor;
 use super::{
-    CommandOutcome, Failure, allocator, code_cache, compile, descriptors, idle_memory, log,
+    CommandOutcome, Failure, code_cache, compile, descriptors, huge_pages, idle_memory, log,
     service_manager, signals,
 };
 
@@ -105,7 +105,7 @@ async fn serve(
     mut shutdown: Pin<Box<dyn Future<Output = ()>>>,
 ) -> Result<(), ServeError> {
     let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
-    allocator::disable_huge_pages();
+    huge_pages::restrict();
     let publisher = StatePublisher::new();
     let config = settings.config.clone();
     let files = {
