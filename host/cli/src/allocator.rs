@@ -15,6 +15,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static OPTIONS: Option<&'static c_char> = Some(unsafe { &*c"thp:never".as_ptr() });
 
+/// Whether the allocator takes no huge pages.
+pub(super) const REFUSES_HUGE_PAGES: bool = cfg!(all(target_os = "linux", target_env = "gnu"));
+
 /// The environment of a process whose memory is bounded: jemalloc reserves memory in advance for each
 /// core and for its threads, and a limit counts that as used.
 pub(super) const BOUNDED: (&str, &str) = (

@@ -1,26 +1,29 @@
 //! Huge pages, which the system may give to all programs.
 //!
-//! A guest with a large memory runs faster with pages of 64 KiB, as each of them needs one page
-//! fault instead of 16 (`docs/operations.md`). With larger ones, a slot of the pool takes 2 MiB,
-//! which the host clears for each guest.
+//! A guest with a large memory runs faster with pages of 64 KiB, as it has fewer page faults
+//! (`docs/operations.md`). With pages of 2 MiB, a slot of the engine's pool takes as much, which the
+//! system clears for each guest.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use tracing::debug;
+use tracing::{debug, info};
+
+use super::allocator;
 
 /// The settings of the system.
 const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// The largest size that the process uses, in KiB: the memory that a slot keeps is a multiple of
-/// it.
-const LARGEST: u32 = 64;
+/// The maximum size of the pages that the process uses, in KiB. The memory that a slot keeps (320
+/// KiB) is a multiple of it.
+const MAX_SIZE: u32 = 64;
 
 /// Lets the system give the process small pages only, unless the operator has chosen a size that it
 /// uses.
 pub(super) fn restrict() {
-    if are_usable(Path::new(SETTINGS)).unwrap_or(false) {
+    if allocator::REFUSES_HUGE_PAGES && are_usable(Path::new(SETTINGS)).unwrap_or(false) {
+        info!("guests have huge pages");
         return;
     }
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
@@ -29,7 +32,7 @@ pub(super) fn restrict() {
 }
 
 /// Returns whether the system gives huge pages to all programs, none of them larger than
-/// [`LARGEST`]. If their default is `never`, the allocator does not refuse them for its memory
+/// [`MAX_SIZE`]. If their default is `never`, the allocator does not refuse them for its memory
 /// (`allocator.rs`), so they are not usable.
 fn are_usable(settings: &Path) -> io::Result<bool> {
     let default = chosen(&settings.join("enabled"))?;
@@ -47,7 +50,7 @@ fn are_usable(settings: &Path) -> io::Result<bool> {
             "inherit" => default == "always",
             own => own == "always",
         };
-        if is_given && size > LARGEST {
+        if is_given && size > MAX_SIZE {
             return Ok(false);
         }
         usable |= is_given;

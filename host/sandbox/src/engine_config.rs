@@ -24,7 +24,8 @@ const MAX_MEMORIES: u32 = 3;
 /// many as a request touches with a state of 700 workers. The rest is unmapped, and
 /// faulted in again by the next instance that needs it. All of these bytes are cleared,
 /// touched or not (`docs/decisions/008-reset.md`), so modules with a small memory are
-/// fast.
+/// fast. A multiple of the huge pages that guests may have, 64 KiB, as the rest is unmapped in whole
+/// pages.
 const MEMORY_KEPT: usize = 320 << 10;
 
 /// The maximum number of unused warm slots: used slots are reused before new ones are

@@ -145,8 +145,8 @@ impl GuestTime {
         }
     }
 
-    /// Waits until the guest has used its time, or until the limit and `wait` have passed
-    /// since it began, but for a tick. Returns the error for that.
+    /// Waits until the guest has used its time, or until its [last](Self::last) time with this
+    /// wait. Returns the error for that.
     pub(super) async fn end(&self, wait: Duration) -> CallError {
         let last = self.last(wait);
         loop {
@@ -168,8 +168,9 @@ impl GuestTime {
         }
     }
 
-    /// Returns the time at which a guest that waits for a processor must end. It is a tick before
-    /// the limit and `wait` have passed, because a timer may be that late.
+    /// Returns the time at which a guest that waits for a processor must end: when the limit and
+    /// `wait` have passed, without the last tick of `wait`, or a tenth of a shorter one, because a
+    /// timer may be that late.
     fn last(&self, wait: Duration) -> Option<Instant> {
         let wait = wait.saturating_sub(TICK.min(wait / 10));
         self.began.checked_add(self.limit.saturating_add(wait))
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_starved_guest_ends_a_tick_early_if_it_has_waited_for_long() {
+    fn a_starved_guest_ends_a_tick_early_if_it_may_wait_for_long() {
         let time = GuestTime::start(5 * TICK, None);
         let last = |wait| time.last(wait).unwrap() - time.began;
         assert_eq!(last(Duration::ZERO), 5 * TICK);

@@ -22,7 +22,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -38,7 +38,7 @@ const SPARE_THREADS: usize = 8;
 /// Held while a pool starts: two that start at once would find the same threads free.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// A pool of threads, which are started when a guest first yields.
+/// A pool of threads, which are started when a guest first yields, or starts here.
 pub(super) struct SlowGuestPool {
     count: usize,
     /// The number of slow guests.
@@ -47,8 +47,14 @@ pub(super) struct SlowGuestPool {
     started: AtomicU64,
     /// One permit per thread: as many guests continue at once.
     turns: Arc<Semaphore>,
-    runtime: OnceCell<Runtime>,
+    threads: OnceCell<Threads>,
+    /// Whether a task starts the threads.
+    is_prepared: AtomicBool,
 }
+
+/// The threads of a pool. They end in the background when this is dropped: the last user may be
+/// a task, which must not wait for threads.
+struct Threads(Option<Runtime>);
 
 /// Counts a guest as slow until it is dropped.
 struct SlowGuest(Arc<AtomicUsize>);
@@ -70,7 +76,8 @@ impl SlowGuestPool {
             slow: Arc::default(),
             started: AtomicU64::new(0),
             turns: Arc::new(Semaphore::new(count)),
-            runtime: OnceCell::new(),
+            threads: OnceCell::new(),
+            is_prepared: AtomicBool::new(false),
         }
     }
 
@@ -114,7 +121,7 @@ impl SlowGuestPool {
             .await
         };
         let result = async {
-            let Some(runtime) = self.runtime().await else {
+            let Some(runtime) = self.threads().await else {
                 // The system has no more threads, so the guest must run on this one.
                 return guest.await;
             };
@@ -135,34 +142,37 @@ impl SlowGuestPool {
 
     /// Starts the threads in a task if necessary, and does not wait for them.
     pub(super) fn prepare(self: &Arc<Self>) {
-        if !self.is_started() {
-            let pool = Arc::clone(self);
-            tokio::spawn(async move {
-                // Without threads, the next run tries again.
-                _ = pool.runtime().await;
-            });
+        if self.is_started() || self.is_prepared.swap(true, Relaxed) {
+            return;
         }
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            // Without threads, the next run tries again.
+            _ = pool.threads().await;
+            pool.is_prepared.store(false, Relaxed);
+        });
     }
 
     pub(super) fn is_started(&self) -> bool {
-        self.runtime.initialized()
+        self.threads.initialized()
     }
 
-    /// Returns the runtime, and starts its threads if necessary. If the system has no
-    /// threads left, the next run tries again.
-    async fn runtime(&self) -> Option<&Runtime> {
+    /// Returns the threads, and starts them if necessary. If the system has none left, the next
+    /// run tries again.
+    async fn threads(&self) -> Option<&Runtime> {
         let count = self.count;
-        self.runtime.get_or_try_init(|| start(count)).await.ok()
+        let threads = self.threads.get_or_try_init(|| start(count)).await.ok()?;
+        threads.0.as_ref()
     }
 }
 
-/// Starts a runtime, on a thread of its own: the start of ten threads would delay the other
+/// Starts the threads, on a thread of its own: the start of ten threads would delay the other
 /// connections of this thread by a tick.
-async fn start(count: usize) -> io::Result<Runtime> {
+async fn start(count: usize) -> io::Result<Threads> {
     let (sender, started) = oneshot::channel();
     thread::Builder::new().name("start-pool".to_owned()).spawn(move || {
-        // If the run has been cancelled meanwhile, the runtime ends here.
-        drop(sender.send(build(count)));
+        // If the run has been cancelled meanwhile, the threads end.
+        drop(sender.send(build(count).map(|runtime| Threads(Some(runtime)))));
     })?;
     started.await.map_err(io::Error::other)?
 }
@@ -177,10 +187,9 @@ fn build(count: usize) -> io::Result<Runtime> {
         .build()
 }
 
-impl Drop for SlowGuestPool {
+impl Drop for Threads {
     fn drop(&mut self) {
-        // The last user may be a task, which must not wait for threads.
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
     }
@@ -201,12 +210,13 @@ impl Drop for SlowGuest {
 
 #[cfg(test)]
 mod tests {
-    use super::{STARTING, SlowGuestPool, Start};
+    use super::{STARTING, SlowGuestPool, Start, Threads, build};
     use futures_util::future::{Either, FutureExt, join_all, select};
     use std::future::pending;
     use std::pin::pin;
     use std::sync::{Arc, Barrier};
     use std::task::{Context, Poll, Waker};
+    use tokio::runtime::Handle;
     use tokio::sync::Barrier as AsyncBarrier;
 
     /// Otherwise, each guest of a busy server would find the threads in use, start here,
@@ -255,6 +265,19 @@ mod tests {
             assert_eq!(run.as_mut().now_or_never(), None);
         }
         assert_eq!(run.await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn one_task_prepares_the_pool() {
+        let pool = Arc::new(SlowGuestPool::new());
+        (0..3).for_each(|_| pool.prepare());
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
+    }
+
+    /// A task can be cancelled while the pool starts for it.
+    #[tokio::test]
+    async fn a_task_can_drop_threads() {
+        drop(Threads(Some(build(1).unwrap())));
     }
 
     #[tokio::test]

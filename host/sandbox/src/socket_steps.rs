@@ -34,12 +34,12 @@ pub(super) async fn run<F: Future + Unpin>(
             permit.completed();
             return Some(result);
         }
-        // The threads start during the next step: a guest that waited for them afterwards
-        // would end a tick later.
-        pool.prepare();
         if step == STEPS || permit.is_over() {
             break;
         }
+        // The threads start during the next step: a guest that waited for them afterwards
+        // would end a tick later.
+        pool.prepare();
         turn.pause().await;
     }
     guest.record();
