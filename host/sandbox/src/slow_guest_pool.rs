@@ -49,7 +49,7 @@ pub(super) struct SlowGuestPool {
     turns: Arc<Semaphore>,
     threads: OnceCell<Threads>,
     /// Whether a task starts the threads.
-    is_prepared: AtomicBool,
+    is_preparing: AtomicBool,
 }
 
 /// The threads of a pool. They end in the background when this is dropped: the last user may be
@@ -77,7 +77,7 @@ impl SlowGuestPool {
             started: AtomicU64::new(0),
             turns: Arc::new(Semaphore::new(count)),
             threads: OnceCell::new(),
-            is_prepared: AtomicBool::new(false),
+            is_preparing: AtomicBool::new(false),
         }
     }
 
@@ -142,14 +142,14 @@ impl SlowGuestPool {
 
     /// Starts the threads in a task if necessary, and does not wait for them.
     pub(super) fn prepare(self: &Arc<Self>) {
-        if self.is_started() || self.is_prepared.swap(true, Relaxed) {
+        if self.is_started() || self.is_preparing.swap(true, Relaxed) {
             return;
         }
         let pool = Arc::clone(self);
         tokio::spawn(async move {
             // Without threads, the next run tries again.
             _ = pool.threads().await;
-            pool.is_prepared.store(false, Relaxed);
+            pool.is_preparing.store(false, Relaxed);
         });
     }
 
