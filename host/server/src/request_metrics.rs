@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
+use quick_cache::DefaultHashBuilder;
 use relayer_rest_common::histogram::{Histogram, Times};
 use relayer_rest_sandbox::Route;
 
@@ -29,7 +30,9 @@ const METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"];
 
 thread_local! {
-    static SERIES: RefCell<HashMap<Key, Arc<Histogram>>> = RefCell::default();
+    /// With the hash of the cache: that of the standard library, which protects from keys that
+    /// clients choose, was 4 % of the instructions of a hit.
+    static SERIES: RefCell<HashMap<Key, Arc<Histogram>, DefaultHashBuilder>> = RefCell::default();
 }
 
 /// The requests to a mount.
