@@ -46,6 +46,7 @@ mod connections;
 mod cors;
 mod error;
 mod exchange;
+mod field_values;
 mod fleet_generation;
 mod forwarded;
 mod held;

@@ -13,6 +13,9 @@ use hyper::{HeaderMap, Method};
 /// and HTTP/2 repeats a long list for a few bytes. The rest has no effect.
 const MAX_LENGTH: usize = 4 << 10;
 
+static PRECONDITIONS: [HeaderName; 4] =
+    [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
+
 /// The result of evaluating the preconditions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -30,7 +33,8 @@ pub(super) enum Outcome {
 /// An invalid field has no effect, and the date field that it overrides has none either.
 pub(super) fn evaluate(method: &Method, request: &HeaderMap, response: &HeaderMap) -> Outcome {
     // OPTIONS does not select a representation.
-    if *method == Method::OPTIONS {
+    let has_any = request.keys().any(|name| PRECONDITIONS.contains(name));
+    if !has_any || *method == Method::OPTIONS {
         return Outcome::Proceed;
     }
     let is_read = matches!(*method, Method::GET | Method::HEAD);

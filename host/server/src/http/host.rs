@@ -9,6 +9,7 @@ use hyper::{Request, Version};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::HostError;
+use super::field_values::field_values;
 
 /// The maximum number of entries of a list of hosts: each request is compared with all of
 /// them.
@@ -40,7 +41,7 @@ enum Name<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Host<'a> {
     /// The name, not empty, and without the final dot.
-    name: Name<&'a str>,
+    name: Name<&'a [u8]>,
     port: Option<u16>,
 }
 
@@ -75,7 +76,7 @@ pub(crate) fn is_for<B>(request: &Request<B>, hosts: &[AllowedHost]) -> bool {
 
 /// Returns the host of a request, if it has one.
 fn request_host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
-    let mut lines = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
+    let mut lines = field_values(request.headers(), &HOST).map(HeaderValue::as_bytes);
     let line = lines.next();
     if lines.next().is_some() {
         return Err(HostError::BadHost);
@@ -120,50 +121,69 @@ pub(super) fn of_target<B>(request: &Request<B>) -> Option<HeaderValue> {
 impl<'a> Host<'a> {
     /// Parses a host and an optional port (RFC 3986, 3.2.2 and 3.2.3).
     fn parse(text: &'a [u8]) -> Option<Self> {
-        let text = str::from_utf8(text).ok()?;
-        if let Some(rest) = text.strip_prefix('[') {
-            let (address, rest) = rest.split_once(']')?;
-            let port = if rest.is_empty() { None } else { port(rest.strip_prefix(':')?)? };
+        if let Some(rest) = text.strip_prefix(b"[") {
+            let (address, rest) = str::from_utf8(rest).ok()?.split_once(']')?;
+            let port =
+                if rest.is_empty() { None } else { port(rest.strip_prefix(':')?.as_bytes())? };
             return Some(Self { name: Name::V6(address.parse().ok()?), port });
         }
-        let (name, port) = match text.split_once(':') {
-            Some((name, digits)) => (name, port(digits)?),
+        let (name, port) = match text.iter().position(|byte| *byte == b':') {
+            Some(colon) => (&text[..colon], port(&text[colon + 1..])?),
             None => (text, None),
         };
-        let name = name.strip_suffix('.').unwrap_or(name);
-        let is_valid = !name.is_empty() && is_name(name.as_bytes());
+        let name = name.strip_suffix(b".").unwrap_or(name);
+        let is_valid = !name.is_empty() && is_name(name);
         is_valid.then_some(Self { name: Name::Text(name), port })
     }
 }
 
 /// Parses a port, which may be empty.
 #[allow(clippy::option_option, reason = "no port is valid, too")]
-fn port(digits: &str) -> Option<Option<u16>> {
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    match digits {
-        "" => Some(None),
-        _ if is_number => digits.parse().ok().map(Some),
-        _ => None,
+fn port(digits: &[u8]) -> Option<Option<u16>> {
+    if digits.is_empty() {
+        return Some(None);
     }
+    let number = digits.iter().try_fold(0_u16, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    });
+    number.map(Some)
 }
 
-/// Returns whether all bytes are allowed in a name or an IPv4 address. A comma, which RFC
-/// 3986 allows, would mean two hosts in one line.
+/// The bytes of a name or an IPv4 address that need not be encoded. A comma, which RFC 3986 allows,
+/// would mean two hosts in one line.
+static IS_NAME: [bool; 256] = {
+    let mut is_name = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        is_name[byte] = matches!(byte as u8, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z');
+        byte += 1;
+    }
+    let mut others = b"-._~!$&'()*+;=".as_slice();
+    while let [byte, rest @ ..] = others {
+        is_name[*byte as usize] = true;
+        others = rest;
+    }
+    is_name
+};
+
+/// Returns whether all bytes are allowed in a name or an IPv4 address.
 fn is_name(text: &[u8]) -> bool {
     let is_encoded = |rest: &[u8]| {
         let digits = rest.get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
-    text.iter().enumerate().all(|(place, byte)| match byte {
-        b'%' => is_encoded(&text[place + 1..]),
-        _ => byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(byte),
+    text.iter().enumerate().all(|(place, byte)| {
+        IS_NAME[usize::from(*byte)] || *byte == b'%' && is_encoded(&text[place + 1..])
     })
 }
 
 impl AllowedHost {
     fn is(&self, host: Host<'_>, default_port: u16) -> bool {
         let is_name = match (&self.name, host.name) {
-            (Name::Text(allowed), Name::Text(name)) => allowed.eq_ignore_ascii_case(name),
+            (Name::Text(allowed), Name::Text(name)) => {
+                allowed.as_bytes().eq_ignore_ascii_case(name)
+            }
             (Name::V6(allowed), Name::V6(address)) => *allowed == address,
             _ => false,
         };
@@ -179,7 +199,10 @@ impl FromStr for AllowedHost {
         let host = Host::parse(text.as_bytes()).ok_or_else(invalid)?;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let name = match host.name {
-            Name::Text(name) if name.bytes().all(is_plain) => Name::Text(name.to_ascii_lowercase()),
+            Name::Text(name) if name.iter().copied().all(is_plain) => {
+                let name = str::from_utf8(name).map_err(|_| invalid())?;
+                Name::Text(name.to_ascii_lowercase())
+            }
             Name::V6(address) => Name::V6(address),
             Name::Text(_) => return Err(invalid()),
         };

@@ -5,6 +5,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Version};
 
 use super::error::HostError;
+use super::field_values::field_values;
 use super::host;
 use super::limits::HttpLimits;
 
@@ -19,7 +20,7 @@ pub(super) fn head<B>(
         return Err(HostError::TargetTooLong);
     }
     // RFC 9112, 6.1: chunked once. Hyper accepts more as chunked, a proxy may not.
-    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    let mut codings = field_values(request.headers(), &TRANSFER_ENCODING);
     let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
     if codings.next().is_some_and(|coding| !is_chunked(coding)) || codings.next().is_some() {
         return Err(HostError::BadBody);

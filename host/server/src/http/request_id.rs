@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 
+use super::field_values::field_values;
 use crate::response::X_REQUEST_ID;
 
 /// The maximum length of an id that is accepted from a client, in bytes.
@@ -28,8 +29,8 @@ pub(super) struct RequestId(HeaderValue);
 impl RequestId {
     /// Returns the client's id, or a new one.
     pub(super) fn from_headers(headers: &HeaderMap) -> Self {
-        headers
-            .get(X_REQUEST_ID)
+        field_values(headers, &X_REQUEST_ID)
+            .next()
             .filter(|id| is_sane(id))
             .map_or_else(Self::new, |id| Self(id.clone()))
     }

@@ -34,7 +34,8 @@ impl Interest {
     /// `accept`: the module responds as to other requests, and the host makes the stream.
     pub(in crate::http) fn take_from<B>(request: &mut Request<B>) -> Self {
         let is_get = *request.method() == Method::GET;
-        if !is_get && *request.method() != Method::HEAD {
+        let has_any = request.headers().keys().any(|name| *name == ACCEPT || *name == PREFER);
+        if !has_any || !is_get && *request.method() != Method::HEAD {
             return Self::Now;
         }
         let is_stream = accepts_events(request.headers());
