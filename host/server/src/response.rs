@@ -48,12 +48,12 @@ pub struct Representation {
 }
 
 impl Representation {
-    /// Returns a copy that shares no memory with this one, and so no reference counts.
+    /// Returns a copy that shares no memory with this one, and so no reference counts. Where
+    /// possible it has constants, which have none: each request copies all of them.
     pub(crate) fn to_unshared(&self) -> Self {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + 1);
         for (name, value) in &self.headers {
-            let name = HeaderName::from_bytes(name.as_str().as_bytes());
-            headers.append(name.expect("it is a header's name"), unshared(value));
+            headers.append(unshared_name(name), unshared(value));
         }
         Self { headers, body: Bytes::copy_from_slice(&self.body) }
     }
@@ -68,6 +68,22 @@ pub(crate) const X_RELAYER_SOURCE: HeaderName = HeaderName::from_static("x-relay
 /// The header with the id of a request. It is set anew for each outgoing response.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The headers that differ between the requests for a response.
+static FIRST: [HeaderName; 2] = [X_RELAYER_SOURCE, X_REQUEST_ID];
+
+/// The headers that only the host sets.
+static OWN: [HeaderName; 3] = [X_RELAYER_SOURCE, X_REQUEST_ID, X_RELAYER_MODULE];
+
+/// Common values of headers.
+static COMMON: [HeaderValue; 6] = [
+    HeaderValue::from_static(""),
+    HeaderValue::from_static("application/json"),
+    HeaderValue::from_static("accept, prefer"),
+    HeaderValue::from_static("accept, prefer, accept-encoding"),
+    HeaderValue::from_static("no-cache"),
+    NOSNIFF,
+];
+
 /// Keeps browsers from interpreting a body as another type than the declared one, such as
 /// text as a script.
 pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -76,8 +92,9 @@ impl Response {
     /// Creates the response that this module gave to a request with this method, on a
     /// snapshot of this generation.
     ///
-    /// Its headers include an empty `x-request-id` and `x-relayer-source`, to be replaced in
-    /// each outgoing copy: a copied map of headers has no capacity for others.
+    /// Its headers begin with an empty `x-relayer-source` and `x-request-id`, which
+    /// [`set_first`] replaces in each outgoing copy: a copied map of headers has no capacity for
+    /// others.
     #[must_use]
     pub fn new(
         module: &Module,
@@ -117,13 +134,8 @@ impl Response {
             headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         }
         headers.insert(X_RELAYER_MODULE, module.label().clone());
-        for name in [X_RELAYER_SOURCE, X_REQUEST_ID] {
-            headers.insert(name, HeaderValue::from_static(""));
-        }
         let compression = Compression::new(&mut headers, &body, own_etag, permits);
-        // Without spare capacity, each copy would grow when one of its headers is
-        // replaced.
-        headers.reserve(1);
+        let headers = with_first(headers);
         Self {
             has_own_etag,
             status,
@@ -218,7 +230,43 @@ impl Response {
     }
 }
 
+/// Returns these headers after empty ones for [`set_first`].
+fn with_first(mut headers: HeaderMap) -> HeaderMap {
+    // Without spare capacity, each copy would grow when one of its headers is replaced.
+    let mut all = HeaderMap::with_capacity(headers.len() + FIRST.len() + 1);
+    for name in &FIRST {
+        headers.remove(name);
+        all.insert(name, HeaderValue::from_static(""));
+    }
+    all.extend(headers);
+    all
+}
+
+/// Sets the headers that differ between the requests for a response, where they are the first
+/// ones. A lookup of both would take half as long as to copy all headers.
+pub(crate) fn set_first(headers: &mut HeaderMap, values: [HeaderValue; 2]) {
+    if headers.keys().take(FIRST.len()).eq(&FIRST) {
+        headers.values_mut().zip(values).for_each(|(place, value)| *place = value);
+    } else {
+        for (name, value) in FIRST.iter().zip(values) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+fn unshared_name(name: &HeaderName) -> HeaderName {
+    let constant = OWN.iter().find(|own| *own == name);
+    constant.cloned().unwrap_or_else(|| {
+        HeaderName::from_bytes(name.as_str().as_bytes()).expect("it is a header's name")
+    })
+}
+
 fn unshared(value: &HeaderValue) -> HeaderValue {
+    if !value.is_sensitive()
+        && let Some(common) = COMMON.iter().find(|common| *common == value)
+    {
+        return common.clone();
+    }
     let mut copy = HeaderValue::from_bytes(value.as_bytes()).expect("it is a header's value");
     copy.set_sensitive(value.is_sensitive());
     copy
@@ -245,4 +293,51 @@ fn etag(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> HeaderValue {
     let hash = hash.finalize().to_hex();
     let text = format!("\"{}\"", &hash[..32]);
     HeaderValue::try_from(text).expect("digits in quotes make a valid header")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMON, HeaderMap, HeaderValue, set_first, unshared, with_first};
+
+    #[test]
+    fn the_headers_of_a_request_are_replaced_where_they_are_and_added_otherwise() {
+        let mut of_module = HeaderMap::new();
+        for (name, value) in
+            [("a", "1"), ("x-request-id", "2"), ("a", "3"), ("x-request-id", "4"), ("b", "5")]
+        {
+            of_module.append(name, HeaderValue::from_static(value));
+        }
+        let names = ["x-relayer-source", "x-request-id"];
+        let values = ["program", "id"].map(HeaderValue::from_static);
+        let mut prepared = with_first(of_module.clone());
+        let capacity = prepared.capacity();
+        set_first(&mut prepared, values.clone());
+        assert_eq!(prepared.capacity(), capacity);
+        let all: Vec<_> = prepared.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let expected =
+            [(names[0], "program"), (names[1], "id"), ("a", "1"), ("a", "3"), ("b", "5")];
+        assert_eq!(all.len(), expected.len());
+        assert!(all.iter().zip(expected).all(|(one, other)| one.0 == other.0 && one.1 == other.1));
+
+        // Those of an error of the host, or without one of them.
+        for mut headers in [HeaderMap::new(), of_module] {
+            set_first(&mut headers, values.clone());
+            for (name, value) in names.iter().zip(&values) {
+                assert_eq!(headers.get_all(*name).iter().collect::<Vec<_>>(), [value], "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_of_a_value_is_a_constant_or_has_memory_of_its_own() {
+        for common in &COMMON {
+            let value = HeaderValue::from_bytes(common.as_bytes()).unwrap();
+            assert_eq!(unshared(&value).as_bytes().as_ptr(), common.as_bytes().as_ptr());
+        }
+        let mut value = HeaderValue::try_from("no-cache, private".to_owned()).unwrap();
+        assert_ne!(unshared(&value).as_bytes().as_ptr(), value.as_bytes().as_ptr());
+        assert_eq!(unshared(&value), value);
+        value.set_sensitive(true);
+        assert!(unshared(&value).is_sensitive());
+    }
 }

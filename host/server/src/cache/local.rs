@@ -387,14 +387,22 @@ mod tests {
             assert_eq!(plain.body, test.hit(None).unwrap().plain().body);
             // The body is too short to be encoded.
             assert!(hit.as_ref().unwrap().made(Some(Encoding::ALL[0])).is_some());
-            plain.body.clone()
+            let values = plain.headers.iter().map(|(name, value)| {
+                (name.to_string(), name.as_str().as_ptr().addr(), value.as_bytes().as_ptr().addr())
+            });
+            (plain.body.clone(), values.collect::<Vec<_>>())
         };
-        let here = body();
-        let there = thread::scope(|scope| scope.spawn(body).join().unwrap());
+        let (here, headers) = body();
+        let (there, others) = thread::scope(|scope| scope.spawn(body).join().unwrap());
         let shared = test.hit(None).unwrap().into_shared();
         assert_eq!(here, there);
         assert_ne!(here.as_ptr(), there.as_ptr());
         assert_ne!(here.as_ptr(), shared.plain().body.as_ptr());
+        // All names are constants, and so are the values that are not those of the response.
+        for ((name, name_here, here), (_, name_there, there)) in headers.into_iter().zip(others) {
+            assert_eq!(name_here, name_there, "{name}");
+            assert_eq!(here == there, name != "etag" && name != "x-relayer-module", "{name}");
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The body of a response, counted until it is sent.
 
 use std::convert::Infallible;
-use std::mem::take;
+use std::mem::{replace, take};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -84,7 +84,7 @@ impl Outgoing {
         Self { left: body, held: None, part: usize::MAX, events: Events::None }
     }
 
-    /// Creates a body of events, which begins when it is [connected](Self::connected).
+    /// Creates a body of events, which begins when it is [connected](Self::connect).
     pub(super) fn events(events: EventStream) -> Self {
         Self { events: Events::Unconnected(Box::new(events)), ..Self::new(Bytes::new()) }
     }
@@ -95,13 +95,12 @@ impl Outgoing {
     }
 
     /// Begins to send events on a connection.
-    pub(super) fn connected(self, connection: StreamConnection) -> Self {
-        let part = if connection.memory.is_some() { PART } else { usize::MAX };
-        let events = match self.events {
+    pub(super) fn connect(&mut self, connection: StreamConnection) {
+        self.part = if connection.memory.is_some() { PART } else { usize::MAX };
+        self.events = match replace(&mut self.events, Events::None) {
             Events::Unconnected(events) => Events::Connected(events.on(connection)),
             events => events,
         };
-        Self { part, events, ..self }
     }
 
     /// Returns the whole body, before any of it is sent.
@@ -110,13 +109,13 @@ impl Outgoing {
     }
 
     /// Attaches the accounting of the response to the body, which is sent in one piece.
-    pub(super) fn held(self, held: Held) -> Self {
-        Self { held: Some(Counted::Alone(held)), ..self }
+    pub(super) fn hold(&mut self, held: Held) {
+        self.held = Some(Counted::Alone(held));
     }
 
     /// Attaches the accounting of the response to the body, which is sent in parts, and
     /// to the header with this value.
-    pub(super) fn held_with_head(self, held: Held, value: Option<&mut HeaderValue>) -> Self {
+    pub(super) fn hold_with_head(&mut self, held: Held, value: Option<&mut HeaderValue>) {
         let held = Arc::new(held);
         if let Some(value) = value {
             let is_whole = self.left.is_empty();
@@ -127,7 +126,8 @@ impl Outgoing {
                 *value = guarded;
             }
         }
-        Self { held: Some(Counted::Shared(held)), part: PART, ..self }
+        self.held = Some(Counted::Shared(held));
+        self.part = PART;
     }
 }
 

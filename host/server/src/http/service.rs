@@ -12,7 +12,7 @@ use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::{GuestRequest, Route};
 use relayer_rest_state::{Snapshot, StateReader, TraceContext};
-use tracing::{Instrument, debug, field, info_span};
+use tracing::{Instrument, Level, debug, enabled, field, info_span};
 
 use super::base_path::BasePath;
 use super::connections::{Admitted, ConnectionTally, Peer};
@@ -38,7 +38,7 @@ use crate::commands::{CommandRequest, Commands, Refusal};
 use crate::openapi::{self, OpenApiDocument};
 use crate::registry::{ActiveModule, Found, Mount, Registry, Responded, Uncached};
 use crate::request_metrics::{Origin, Served};
-use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID, vary};
+use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID, set_first, vary};
 
 /// The registry and the state that requests are served from.
 pub(super) struct Service {
@@ -107,7 +107,8 @@ impl Service {
         self.observers.begin(request, client)
     }
 
-    /// Responds to a request, whose [`ReceivedBody`] is an extension if it had one.
+    /// Responds to a request, whose [`ReceivedBody`] is an extension if it had one, on this
+    /// snapshot of the state if its response is cached.
     ///
     /// The request is resolved once: to its mount, the mount's active module, and the
     /// target that the module sees. A cached response is returned immediately, without a
@@ -117,6 +118,7 @@ impl Service {
         self: &Arc<Self>,
         mut request: Request<B>,
         client: ClientSide,
+        snapshot: &Arc<Snapshot>,
         admit: &mut dyn FnMut() -> Result<Admitted, HostError>,
     ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
         let start = self.is_metered.then(Instant::now);
@@ -124,13 +126,13 @@ impl Service {
         self.base_path.strip(&mut request);
         host::settle(&mut request);
         if let Some(response) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
-            return Either::Left(identified(self.shared(response, request.headers()), id));
+            return Either::Left(self.of_host(response, &request, id));
         }
         let mounts = self.registry.now();
         if request.uri().path() == openapi::PATH && is_read(request.method()) {
             let document = self.openapi.get(&mounts);
             let response = reply::resource(&document.headers, &document.body, &request);
-            return Either::Left(identified(self.shared(response, request.headers()), id));
+            return Either::Left(self.of_host(response, &request, id));
         }
         let mount = mounts.route(request.uri().path());
         let Some(active) = mount.active() else {
@@ -142,16 +144,15 @@ impl Service {
             Some(_) => Interest::Now,
         };
         let target = target(mount, &request);
-        let snapshot = self.state.peek();
-        let found = mount.find(active, request_ref(&request, &target), &snapshot);
+        let found = mount.find(active, request_ref(&request, &target), snapshot);
         if interest == Interest::Now
             && let Ok(Found { active, hit }) = &found
             && let Some(encoded) = hit.made(reply::encoding(hit, request.headers()))
         {
-            let status = hit.status().as_u16();
-            let path = request.uri().path();
-            debug!(%id, method = %request.method(), path, status, "cache hit");
-            let mut response = reply::reply(hit, encoded, &request, &snapshot);
+            if enabled!(Level::DEBUG) {
+                log_hit(&id, &request, hit.status());
+            }
+            let mut response = reply::reply(hit, encoded, &request, snapshot);
             if is_observed(&request) {
                 describe(&mut response, mount, hit.route(), Origin::Cache);
             }
@@ -162,10 +163,10 @@ impl Service {
                 record(mount, active, request.method(), response.status(), handled, time);
             }
             if let Some(capsules) = &self.capsules {
-                capsules.hit(id.header(), active.module(), hit.shared(), &snapshot);
+                capsules.hit(id.header(), active.module(), hit.shared(), snapshot);
             }
-            let response = self.shared(response, request.headers());
-            return Either::Left(sourced(identified(response, id), &snapshot));
+            self.complete(&mut response, request.headers(), id, snapshot);
+            return Either::Left(response);
         }
         if let Err(uncached) = &found
             && uncached.module().reads_bodies()
@@ -180,7 +181,7 @@ impl Service {
         let pending = match found {
             Ok(Found { active, hit }) => {
                 if let Some(capsules) = &self.capsules {
-                    capsules.hit(id.header(), active.module(), hit.shared(), &snapshot);
+                    capsules.hit(id.header(), active.module(), hit.shared(), snapshot);
                 }
                 Pending::Encode(Guard::into_inner(active), hit.into_shared())
             }
@@ -195,13 +196,27 @@ impl Service {
     }
 
     /// Returns the response to a request that is refused.
+    #[cold]
     pub(super) fn refuse<B>(&self, error: &HostError, request: &Request<B>) -> HttpResponse {
         let id = RequestId::from_headers(request.headers());
         let status = error.status().as_u16();
         let name = error.name();
         debug!(%id, status, name, "request refused");
         self.tally.refused_request(name);
-        identified(self.shared(reply::host_error(error, request), request.headers()), id)
+        self.of_host(reply::host_error(error, request), request, id)
+    }
+
+    /// Returns a response that the host gives itself.
+    #[cold]
+    fn of_host<B>(
+        &self,
+        mut response: HttpResponse,
+        request: &Request<B>,
+        id: RequestId,
+    ) -> HttpResponse {
+        self.share(&mut response, request.headers());
+        response.headers_mut().insert(X_REQUEST_ID, id.into_header());
+        response
     }
 
     /// Returns the module's response, or an error response of the host if there is none.
@@ -308,8 +323,8 @@ impl Service {
             record(&mount, &active, request.method(), response.status(), handled, time);
         }
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
-        let response = self.shared(response, request.headers());
-        sourced(identified(response, id), &self.state.peek())
+        self.complete(&mut response, request.headers(), id, &self.state.peek());
+        response
     }
 
     /// Returns the HTTP response to a request, in the encoding that its client prefers.
@@ -487,12 +502,25 @@ impl Service {
         commands.execute(response.commands(), request).await
     }
 
+    /// Adds the headers that differ between the requests for a response of a module.
+    fn complete(
+        &self,
+        response: &mut HttpResponse,
+        request: &HeaderMap,
+        id: RequestId,
+        snapshot: &Snapshot,
+    ) {
+        self.share(response, request);
+        let headers = response.headers_mut();
+        set_first(headers, [source_header::value(snapshot), id.into_header()]);
+        fleet_generation::add(headers, snapshot);
+    }
+
     /// Lets pages of allowed origins read a response.
-    fn shared(&self, mut response: HttpResponse, request: &HeaderMap) -> HttpResponse {
+    fn share(&self, response: &mut HttpResponse, request: &HeaderMap) {
         if let Some(cors) = &self.cors {
             cors.add(request, response.headers_mut());
         }
-        response
     }
 
     /// Returns the request that the module handles, with owned parts.
@@ -521,6 +549,13 @@ impl Service {
         }
         Arc::new(guest_request)
     }
+}
+
+/// Logs a request with a cached response. Apart, so that the code is not between that of each hit.
+#[cold]
+fn log_hit<B>(id: &RequestId, request: &Request<B>, status: StatusCode) {
+    let (method, path) = (request.method(), request.uri().path());
+    debug!(%id, %method, path, status = status.as_u16(), "cache hit");
 }
 
 /// Counts a request that got a response.
@@ -564,17 +599,6 @@ fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {
-    response.headers_mut().insert(X_REQUEST_ID, id.into_header());
-    response
-}
-
-fn sourced(mut response: HttpResponse, snapshot: &Snapshot) -> HttpResponse {
-    response.headers_mut().insert(X_RELAYER_SOURCE, source_header::value(snapshot));
-    fleet_generation::add(response.headers_mut(), snapshot);
-    response
-}
-
 /// Returns the body of a request, if it had one.
 fn body<B>(request: &Request<B>) -> Option<&ReceivedBody> {
     request.extensions().get::<ReceivedBody>()
@@ -591,10 +615,9 @@ fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
 fn request_ref<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
     static GET: Method = Method::GET;
     let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
-    let (path, query) = match target.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (target, None),
-    };
+    let query = request.uri().query();
+    let path = query.and_then(|query| target.strip_suffix(query)?.strip_suffix('?'));
+    let path = path.unwrap_or(target);
     let has_body = body(request).is_some_and(|body| !body.is_empty());
     RequestRef { method, path, query, headers: request.headers(), has_body }
 }

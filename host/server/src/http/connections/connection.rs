@@ -17,13 +17,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulConnection;
+use relayer_rest_state::Snapshot;
 use tracing::debug;
 
 use super::activity::ConnectionActivity;
 use super::admitted::Admitted;
 use super::awaited_body::AwaitedBody;
 use super::closing::Closing;
-use super::http2_request::Http2Request;
+use super::http2_request::{Http2Request, RequestMemory};
 use super::protocol::{Detected, Protocols, detect};
 use super::roster::Peer;
 use super::sending::Sending;
@@ -86,7 +87,7 @@ pub(super) async fn serve(
     socket: DetachedSocket,
     tls: Option<Arc<TlsConfig>>,
     client: ClientSide,
-    connections: Connections,
+    connections: Arc<Connections>,
     activity: Arc<ConnectionActivity>,
     _counted: Counted,
 ) {
@@ -102,7 +103,8 @@ pub(super) async fn serve(
     let service = service_fn({
         let activity = Arc::clone(&activity);
         let cancelled = Arc::new(Cancelled::new());
-        move |request| handle(&connections, &activity, &cancelled, client, request)
+        let connection = Connection { connections, activity, cancelled, client };
+        move |request| handle(&connection, request)
     });
     let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
     let ended = match detected {
@@ -172,203 +174,192 @@ async fn run(
     .await
 }
 
-/// A request that waits for its response.
-struct PendingResponse {
-    admission: Arc<SendAdmission>,
-    protocol: Protocol,
-    observation: Option<Box<Observation>>,
+/// A connection, with the client on its other side.
+#[derive(Clone)]
+struct Connection {
+    connections: Arc<Connections>,
+    activity: Arc<ConnectionActivity>,
+    cancelled: Arc<Cancelled>,
+    client: ClientSide,
 }
 
-enum Protocol {
-    /// One request at a time.
-    Http1(Arc<ConnectionActivity>),
-    Http2(Http2Request),
+/// A request that waits for its response.
+struct PendingResponse {
+    /// The request, if it is of HTTP/2. One of HTTP/1 is the only one of its connection.
+    http2: Option<Http2Request>,
+    observation: Option<Box<Observation>>,
 }
 
 impl PendingResponse {
     /// Registers a request. Returns `None` if it is of HTTP/2 and does not fit into
     /// memory.
-    fn new<B>(
-        admission: &Arc<SendAdmission>,
-        activity: &Arc<ConnectionActivity>,
-        request: &Request<B>,
-    ) -> Option<Self> {
-        let protocol = if request.version() == Version::HTTP_2 {
-            Protocol::Http2(admission.request(activity, request.headers())?)
+    fn new<B>(connection: &Connection, request: &Request<B>) -> Option<Self> {
+        let Connection { connections, activity, .. } = connection;
+        let http2 = if request.version() == Version::HTTP_2 {
+            Some(connections.admission.request(activity, request.headers())?)
         } else {
             activity.on_request();
-            Protocol::Http1(Arc::clone(activity))
+            None
         };
-        Some(Self { admission: Arc::clone(admission), protocol, observation: None })
+        Some(Self { http2, observation: None })
     }
 
     /// Hands a response to the connection, without a boxed future if it fits immediately.
-    fn deliver(self, response: HttpResponse) -> PendingOutcome {
-        match self.try_send(response) {
-            Ok(response) => Either::Left(ready(Ok(response))),
-            Err(unsent) => {
-                let (pending, response) = *unsent;
-                Either::Right(Box::pin(async move { Ok(pending.wait(response).await) }))
-            }
+    fn deliver(mut self, connection: &Connection, mut response: HttpResponse) -> PendingOutcome {
+        if self.try_send(connection, &mut response) {
+            return Either::Left(ready(Ok(response)));
         }
+        let connection = connection.clone();
+        Either::Right(Box::pin(async move { Ok(self.wait(&connection, response).await) }))
     }
 
     /// Hands a response to the connection as soon as it fits.
-    async fn send(self, response: HttpResponse) -> HttpResponse {
-        match self.try_send(response) {
-            Ok(response) => response,
-            Err(unsent) => {
-                let (pending, response) = *unsent;
-                pending.wait(response).await
-            }
+    async fn send(mut self, connection: &Connection, mut response: HttpResponse) -> HttpResponse {
+        if self.try_send(connection, &mut response) {
+            return response;
         }
+        self.wait(connection, response).await
     }
 
-    fn try_send(
-        mut self,
-        response: HttpResponse,
-    ) -> Result<HttpResponse, Box<(Self, HttpResponse)>> {
+    /// Hands a response to the connection. Returns `false` if it does not fit.
+    fn try_send(&mut self, connection: &Connection, response: &mut HttpResponse) -> bool {
         if response.body().has_events() {
-            return Ok(self.begin(response));
+            self.begin(connection, response);
+            return true;
         }
         let body = response.body().bytes();
-        let held = match &mut self.protocol {
-            // A head alone is written immediately, or with those before it.
-            Protocol::Http1(_) if body.is_empty() => None,
-            Protocol::Http1(activity) => self.admission.try_admit(activity, &mut None, body),
-            Protocol::Http2(request) => {
-                let activity = Arc::clone(request.activity());
-                self.admission.try_admit(&activity, request.memory(), body)
+        // A head alone is written immediately, or with those before it.
+        let held = if body.is_empty() && self.http2.is_none() {
+            None
+        } else {
+            let Connection { connections, activity, .. } = connection;
+            let held = connections.admission.try_admit(activity, self.memory(&mut None), body);
+            if held.is_none() {
+                return false;
             }
+            held
         };
-        match held {
-            None if !body.is_empty() => Err(Box::new((self, response))),
-            held => Ok(self.finish(response, held)),
-        }
+        self.finish(connection, response, held);
+        true
     }
 
     /// Begins to send a response whose body is a stream of events. Each of them is admitted for
     /// itself.
-    fn begin(mut self, response: HttpResponse) -> HttpResponse {
-        let (activity, memory) = match &mut self.protocol {
-            Protocol::Http1(activity) => (Arc::clone(activity), None),
-            Protocol::Http2(request) => (Arc::clone(request.activity()), request.memory().take()),
-        };
-        let admission = Arc::clone(&self.admission);
-        let connection = StreamConnection { admission, activity, memory };
-        self.finish(response, None).map(|body| body.connected(connection))
+    #[cold]
+    fn begin(&mut self, connection: &Connection, response: &mut HttpResponse) {
+        let admission = Arc::clone(&connection.connections.admission);
+        let activity = Arc::clone(&connection.activity);
+        let memory = self.memory(&mut None).take();
+        self.finish(connection, response, None);
+        response.body_mut().connect(StreamConnection { admission, activity, memory });
     }
 
     /// Waits until the response fits. If it does not in time, the client gets 503 with
     /// `retry-after`.
-    async fn wait(mut self, response: HttpResponse) -> HttpResponse {
+    async fn wait(mut self, connection: &Connection, mut response: HttpResponse) -> HttpResponse {
+        let Connection { connections, activity, .. } = connection;
         let body = response.body().bytes();
-        let held = match &mut self.protocol {
-            Protocol::Http1(activity) => self.admission.admit(activity, &mut None, body).await,
-            Protocol::Http2(request) => {
-                let activity = Arc::clone(request.activity());
-                self.admission.admit(&activity, request.memory(), body).await
-            }
-        };
-        match held {
-            Some(held) => self.finish(response, Some(held)),
-            None => self.refuse(&response),
+        let held = connections.admission.admit(activity, self.memory(&mut None), body).await;
+        if held.is_some() {
+            self.finish(connection, &mut response, held);
+        } else {
+            self.refuse(connection, &mut response);
         }
+        response
     }
 
     /// Responds with 503 instead, without counting that response: with HTTP/2 it is not
     /// larger than the memory that was counted for its request.
-    fn refuse(mut self, instead_of: &HttpResponse) -> HttpResponse {
+    fn refuse(&mut self, connection: &Connection, response: &mut HttpResponse) {
         let error = HostError::Overloaded;
-        self.admission.count_refused(error.name());
-        let mut response = error.response().map(Outgoing::new);
+        connection.connections.admission.count_refused(error.name());
+        let mut refusal = error.response().map(Outgoing::new);
         for name in [X_RELAYER_MODULE, X_REQUEST_ID] {
-            if let Some(value) = instead_of.headers().get(&name) {
-                response.headers_mut().insert(name, value.clone());
+            if let Some(value) = response.headers().get(&name) {
+                refusal.headers_mut().insert(name, value.clone());
             }
         }
-        let held = match &mut self.protocol {
-            Protocol::Http1(_) => None,
-            Protocol::Http2(request) => {
-                let activity = Arc::clone(request.activity());
-                let sending = Sending::new(&activity, 0);
-                request.memory().take().map(|request| Held::new(sending, None, Some(request)))
-            }
-        };
-        self.finish(response, held)
+        let held = self.memory(&mut None).take().map(|request| {
+            let sending = Sending::new(&connection.activity, 0);
+            Held::new(sending, None, Some(request))
+        });
+        *response = refusal;
+        self.finish(connection, response, held);
     }
 
-    fn finish(self, mut response: HttpResponse, held: Option<Held>) -> HttpResponse {
-        if let Some(observation) = self.observation {
-            observation.complete(&mut response);
+    /// Returns the memory of the request, which is `none` for one of HTTP/1.
+    fn memory<'a>(
+        &'a mut self,
+        none: &'a mut Option<RequestMemory>,
+    ) -> &'a mut Option<RequestMemory> {
+        self.http2.as_mut().map_or(none, Http2Request::memory)
+    }
+
+    fn finish(&mut self, connection: &Connection, response: &mut HttpResponse, held: Option<Held>) {
+        if let Some(observation) = self.observation.take() {
+            observation.complete(response);
         }
-        match self.protocol {
-            Protocol::Http1(activity) => {
-                activity.waits();
-                if activity.is_draining() {
-                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                match held {
-                    Some(held) => response.map(|body| body.held(held)),
-                    None => response,
-                }
+        if self.http2.is_none() {
+            connection.activity.waits();
+            if connection.activity.is_draining() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Protocol::Http2(_) => {
-                let Some(held) = held else { return response };
+        }
+        match held {
+            Some(held) if self.http2.is_none() => response.body_mut().hold(held),
+            Some(held) => {
                 let mut id = response.headers_mut().remove(X_REQUEST_ID);
-                let mut response = response.map(|body| body.held_with_head(held, id.as_mut()));
+                response.body_mut().hold_with_head(held, id.as_mut());
                 response.headers_mut().extend(id.map(|id| (X_REQUEST_ID, id)));
-                response
             }
+            None => {}
         }
     }
 }
 
 /// Responds to a request, without a boxed future if the response is available
 /// immediately.
-fn handle(
-    connections: &Connections,
-    activity: &Arc<ConnectionActivity>,
-    cancelled: &Arc<Cancelled>,
-    client: ClientSide,
-    mut request: Request<Incoming>,
-) -> PendingOutcome {
-    let Connections { service, limits, admission, clients, .. } = connections;
-    let Some(mut pending) = PendingResponse::new(admission, activity, &request) else {
+fn handle(connection: &Connection, mut request: Request<Incoming>) -> PendingOutcome {
+    let Connection { connections, activity, client, .. } = connection;
+    let Connections { service, limits, clients, .. } = &**connections;
+    let Some(mut pending) = PendingResponse::new(connection, &request) else {
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };
-    let client = clients.client(client, request.headers());
+    let client = clients.client(*client, request.headers());
     pending.observation = service.observe(&mut request, client);
     if let Err(error) = request_check::head(&request, limits, client.default_port()) {
         if error.ends_connection() || !request.body().is_end_stream() {
             activity.closing.linger();
         }
-        return pending.deliver(service.refuse(&error, &request));
+        return pending.deliver(connection, service.refuse(&error, &request));
     }
-    let waits = fleet_generation::must_wait(&request, &service.state.peek());
+    let snapshot = service.state.peek();
+    let waits = fleet_generation::must_wait(&request, &snapshot);
     if request.body().is_end_stream() && !waits {
-        return match respond(connections, activity, cancelled, client, request) {
-            Either::Left(response) => pending.deliver(response),
+        return match respond(connection, client, &snapshot, request) {
+            Either::Left(response) => pending.deliver(connection, response),
             // Boxed, so that a rare case does not enlarge the memory of each connection. An async
             // block would have room for two copies of the future that it awaits.
             Either::Right(responding) => {
-                let sent = responding.then(|response| pending.send(response));
+                let connection = connection.clone();
+                let sent = responding
+                    .then(|response| async move { pending.send(&connection, response).await });
                 Either::Right(Box::pin(sent.map(Ok)))
             }
         };
     }
-    let connections = connections.clone();
-    let activity = Arc::clone(activity);
-    let cancelled = Arc::clone(cancelled);
+    let connection = connection.clone();
     Either::Right(Box::pin(async move {
+        let Connection { connections, activity, .. } = &connection;
+        let Connections { service, limits, .. } = &**connections;
         let (head, body) = request.into_parts();
         let mut request = Request::from_parts(head, ());
         let received = if body.is_end_stream() {
             Ok(None)
         } else {
-            let awaited = AwaitedBody::new(&activity);
-            connections.bodies.receive(body, &connections.limits, &awaited).await.map(Some)
+            let awaited = AwaitedBody::new(activity);
+            connections.bodies.receive(body, limits, &awaited).await.map(Some)
         };
         if received.is_err() {
             activity.closing.linger();
@@ -378,19 +369,19 @@ fn handle(
                 if let Some(body) = body {
                     request.extensions_mut().insert(body);
                 }
-                fleet_generation::wait(&request, &connections.service.state).await
+                fleet_generation::wait(&request, &service.state).await
             }
             Err(error) => Err(error),
         };
         let response = match complete {
-            Err(error) => Either::Left(ready(connections.service.refuse(&error, &request))),
-            Ok(()) => match respond(&connections, &activity, &cancelled, client, request) {
+            Err(error) => Either::Left(ready(service.refuse(&error, &request))),
+            Ok(()) => match respond(&connection, client, &service.state.peek(), request) {
                 Either::Left(response) => Either::Left(ready(response)),
                 Either::Right(responding) => Either::Right(responding.boxed()),
             },
         };
         let response = response.await;
-        Ok(pending.send(response).await)
+        Ok(pending.send(&connection, response).await)
     }))
 }
 
@@ -398,12 +389,12 @@ fn handle(
 /// 429, if its connection has cancelled too many requests, or if its client has too many in
 /// flight.
 fn respond<B>(
-    connections: &Connections,
-    activity: &Arc<ConnectionActivity>,
-    cancelled: &Arc<Cancelled>,
+    connection: &Connection,
     client: ClientSide,
+    snapshot: &Arc<Snapshot>,
     request: Request<B>,
 ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
+    let Connection { connections, activity, cancelled, .. } = connection;
     let mut admit = || {
         if cancelled.is_too_much() {
             return Err(HostError::CancelledTooMany);
@@ -411,5 +402,5 @@ fn respond<B>(
         let in_flight = connections.clients.admit(client)?;
         Ok(Admitted::new(cancelled, in_flight, activity))
     };
-    connections.service.respond(request, client, &mut admit)
+    connections.service.respond(request, client, snapshot, &mut admit)
 }

@@ -8,7 +8,7 @@ use crate::http::send_budget::Reservation;
 
 /// A request of HTTP/2 that is being handled, with its memory; its client may cancel it.
 pub(in crate::http) struct Http2Request {
-    activity: Arc<ConnectionActivity>,
+    pub(super) activity: Arc<ConnectionActivity>,
     memory: Option<RequestMemory>,
 }
 
@@ -42,10 +42,6 @@ impl Http2Request {
     /// Returns the memory of the request, which is kept with its response.
     pub(in crate::http) fn memory(&mut self) -> &mut Option<RequestMemory> {
         &mut self.memory
-    }
-
-    pub(super) fn activity(&self) -> &Arc<ConnectionActivity> {
-        &self.activity
     }
 }
 

@@ -35,7 +35,7 @@ const MAX_DRAINING: usize = 32;
 pub(in crate::http) struct ConnectionManager {
     limits: HttpLimits,
     /// The context of each worker thread.
-    connections: Vec<Connections>,
+    connections: Vec<Arc<Connections>>,
     roster: Arc<Roster>,
     tasks: JoinSet<()>,
     peers: HashMap<Peer, u32>,
@@ -55,7 +55,7 @@ impl ConnectionManager {
         roster: Arc<Roster>,
         tally: ConnectionTally,
     ) -> Self {
-        let connections = (0..workers.count()).map(|_| connections.for_another_thread());
+        let connections = (0..workers.count()).map(|_| Arc::new(connections.for_another_thread()));
         Self {
             limits,
             connections: connections.collect(),
@@ -98,7 +98,7 @@ impl ConnectionManager {
             activity.drain();
         }
         let (worker, runtime) = self.workers.assign();
-        let connections = self.connections[worker.index()].clone();
+        let connections = Arc::clone(&self.connections[worker.index()]);
         let counted = self.tally.accepted();
         // Not within another future, which would double the memory of each connection.
         let client = ClientSide { address, has_tls: tls.is_some(), is_forwarded };

@@ -20,7 +20,7 @@ fn begin(activity: &Arc<ConnectionActivity>) -> Http2Request {
 
 /// Ends the handling of a request with a response of this many bytes.
 fn send(request: Http2Request, bytes: usize) -> Sending {
-    let sending = Sending::new(request.activity(), bytes);
+    let sending = Sending::new(&request.activity, bytes);
     drop(request);
     sending
 }
