@@ -48,8 +48,8 @@ pub struct Representation {
 }
 
 impl Representation {
-    /// Returns a copy that shares no memory with this one, and so no reference counts. Where
-    /// possible it has constants, which have none: each request copies all of them.
+    /// Returns a copy that shares no reference counts with this one. Common names and values are
+    /// constants, which have none: each response copies all of them.
     pub(crate) fn to_unshared(&self) -> Self {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + 1);
         for (name, value) in &self.headers {
@@ -232,7 +232,7 @@ impl Response {
 
 /// Returns these headers after empty ones for [`set_first`].
 fn with_first(mut headers: HeaderMap) -> HeaderMap {
-    // Without spare capacity, each copy would grow when one of its headers is replaced.
+    // A copy has an index of the same size: with space for a header such as `age`.
     let mut all = HeaderMap::with_capacity(headers.len() + FIRST.len() + 1);
     for name in &FIRST {
         headers.remove(name);
@@ -339,5 +339,8 @@ mod tests {
         assert_eq!(unshared(&value), value);
         value.set_sensitive(true);
         assert!(unshared(&value).is_sensitive());
+        let mut common = COMMON[1].clone();
+        common.set_sensitive(true);
+        assert!(unshared(&common).is_sensitive());
     }
 }

@@ -154,12 +154,8 @@ fn port(digits: &[u8]) -> Option<Option<u16>> {
 /// would mean two hosts in one line.
 static IS_NAME: [bool; 256] = {
     let mut is_name = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        is_name[byte] = matches!(byte as u8, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z');
-        byte += 1;
-    }
-    let mut others = b"-._~!$&'()*+;=".as_slice();
+    let mut others =
+        b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~!$&'()*+;=".as_slice();
     while let [byte, rest @ ..] = others {
         is_name[*byte as usize] = true;
         others = rest;
@@ -266,8 +262,13 @@ mod tests {
                 "a-b.example:1",
                 "a%20b",
                 "a_b",
+                "a:00080",
+                "a..",
             ] {
                 assert_eq!(checked(version, "/", &[host.as_bytes()]), Ok(()), "{host}");
+            }
+            for host in [&b"\xff"[..], b"a:\xff", b"[\xff]", b"[::1]\xff", b"[::1]:\xff"] {
+                assert_eq!(checked(version, "/", &[host]), Err(HostError::BadHost), "{host:?}");
             }
             for host in [
                 "a b",
@@ -282,6 +283,7 @@ mod tests {
                 "a:1:2",
                 "a:+1",
                 "a:65536",
+                "a:0000065536",
                 ":80",
                 ".",
                 "[::1",

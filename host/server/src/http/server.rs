@@ -177,7 +177,7 @@ impl Server {
             self.live,
             self.tally.live().clone(),
         );
-        let connections = Connections {
+        let connections = Arc::new(Connections {
             service: Arc::new(Service {
                 registry: self.registry,
                 state: self.state,
@@ -196,7 +196,7 @@ impl Server {
             limits,
             admission: Arc::new(admission),
             bodies: RequestBodies::new(),
-        };
+        });
         let service = Arc::clone(&connections.service);
         let mut arrivals = Arrivals::new(self.limits.clone(), self.tally.clone());
         let workers = WorkerThreads::start(self.settings.worker_count());

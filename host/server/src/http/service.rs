@@ -107,8 +107,8 @@ impl Service {
         self.observers.begin(request, client)
     }
 
-    /// Responds to a request, whose [`ReceivedBody`] is an extension if it had one, on this
-    /// snapshot of the state if its response is cached.
+    /// Responds to a request, whose [`ReceivedBody`] is an extension if it had one. A cached
+    /// response is valid for this snapshot of the state; a run gets the one of its time.
     ///
     /// The request is resolved once: to its mount, the mount's active module, and the
     /// target that the module sees. A cached response is returned immediately, without a
@@ -615,9 +615,11 @@ fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
 fn request_ref<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
     static GET: Method = Method::GET;
     let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
-    let query = request.uri().query();
-    let path = query.and_then(|query| target.strip_suffix(query)?.strip_suffix('?'));
-    let path = path.unwrap_or(target);
+    // In fewer instructions than `split_once`, which searches long texts faster.
+    let (path, query) = match target.bytes().position(|byte| byte == b'?') {
+        Some(place) => (&target[..place], Some(&target[place + 1..])),
+        None => (target, None),
+    };
     let has_body = body(request).is_some_and(|body| !body.is_empty());
     RequestRef { method, path, query, headers: request.headers(), has_body }
 }
