@@ -242,8 +242,8 @@ fn with_first(mut headers: HeaderMap) -> HeaderMap {
     all
 }
 
-/// Sets the headers that differ between the requests for a response, where they are the first
-/// ones. A lookup of both would take half as long as to copy all headers.
+/// Sets the headers that differ between the requests for a response: in place, if they are the
+/// first two. A lookup of both would take half as long as to copy all headers.
 pub(crate) fn set_first(headers: &mut HeaderMap, values: [HeaderValue; 2]) {
     if headers.keys().take(FIRST.len()).eq(&FIRST) {
         headers.values_mut().zip(values).for_each(|(place, value)| *place = value);
