@@ -92,9 +92,8 @@ impl Response {
     /// Creates the response that this module gave to a request with this method, on a
     /// snapshot of this generation.
     ///
-    /// Its headers begin with an empty `x-relayer-source` and `x-request-id`, which
-    /// [`set_first`] replaces in each outgoing copy: a copied map of headers has no capacity for
-    /// others.
+    /// Its headers begin with an empty `x-relayer-source` and `x-request-id`, to be replaced in
+    /// each outgoing copy: a copied map of headers has no capacity for others.
     #[must_use]
     pub fn new(
         module: &Module,
