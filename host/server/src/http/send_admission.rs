@@ -78,7 +78,7 @@ impl SendAdmission {
         &self,
         activity: &Arc<ConnectionActivity>,
         headers: &hyper::HeaderMap,
-    ) -> Option<Http2Request> {
+    ) -> Option<(Http2Request, RequestMemory)> {
         let size: usize =
             headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER).sum();
         let ceiling = self.ceiling(activity.is_proven() || activity.is_unused());

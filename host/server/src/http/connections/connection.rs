@@ -189,6 +189,8 @@ struct Connection {
 struct PendingResponse {
     /// The request, if it is of HTTP/2. One of HTTP/1 is the only one of its connection.
     http2: Option<Http2Request>,
+    /// The memory of the request, for HTTP/2 only.
+    memory: Option<RequestMemory>,
     observation: Option<Box<Observation>>,
 }
 
@@ -197,13 +199,13 @@ impl PendingResponse {
     /// memory.
     fn new<B>(connection: &Connection, request: &Request<B>) -> Option<Self> {
         let Connection { connections, activity, .. } = connection;
-        let http2 = if request.version() == Version::HTTP_2 {
-            Some(connections.admission.request(activity, request.headers())?)
+        let (http2, memory) = if request.version() == Version::HTTP_2 {
+            Some(connections.admission.request(activity, request.headers())?).unzip()
         } else {
             activity.on_request();
-            None
+            (None, None)
         };
-        Some(Self { http2, observation: None })
+        Some(Self { http2, memory, observation: None })
     }
 
     /// Hands a response to the connection, without a boxed future if it fits immediately.
@@ -236,7 +238,7 @@ impl PendingResponse {
             None
         } else {
             let Connection { connections, activity, .. } = connection;
-            let held = connections.admission.try_admit(activity, self.memory(&mut None), body);
+            let held = connections.admission.try_admit(activity, &mut self.memory, body);
             if held.is_none() {
                 return false;
             }
@@ -252,7 +254,7 @@ impl PendingResponse {
     fn begin(&mut self, connection: &Connection, response: &mut HttpResponse) {
         let admission = Arc::clone(&connection.connections.admission);
         let activity = Arc::clone(&connection.activity);
-        let memory = self.memory(&mut None).take();
+        let memory = self.memory.take();
         self.finish(connection, response, None);
         response.body_mut().connect(StreamConnection { admission, activity, memory });
     }
@@ -262,7 +264,7 @@ impl PendingResponse {
     async fn wait(mut self, connection: &Connection, mut response: HttpResponse) -> HttpResponse {
         let Connection { connections, activity, .. } = connection;
         let body = response.body().bytes();
-        let held = connections.admission.admit(activity, self.memory(&mut None), body).await;
+        let held = connections.admission.admit(activity, &mut self.memory, body).await;
         if held.is_some() {
             self.finish(connection, &mut response, held);
         } else {
@@ -282,20 +284,12 @@ impl PendingResponse {
                 refusal.headers_mut().insert(name, value.clone());
             }
         }
-        let held = self.memory(&mut None).take().map(|request| {
+        let held = self.memory.take().map(|request| {
             let sending = Sending::new(&connection.activity, 0);
             Held::new(sending, None, Some(request))
         });
         *response = refusal;
         self.finish(connection, response, held);
-    }
-
-    /// Returns the memory of the request, which is `none` for one of HTTP/1.
-    fn memory<'a>(
-        &'a mut self,
-        none: &'a mut Option<RequestMemory>,
-    ) -> &'a mut Option<RequestMemory> {
-        self.http2.as_mut().map_or(none, Http2Request::memory)
     }
 
     fn finish(&mut self, connection: &Connection, response: &mut HttpResponse, held: Option<Held>) {

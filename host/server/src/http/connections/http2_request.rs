@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::activity::ConnectionActivity;
 use crate::http::send_budget::Reservation;
 
-/// A request of HTTP/2 that is being handled, with its memory; its client may cancel it.
+/// A request of HTTP/2 that is being handled; its client may cancel it.
 pub(in crate::http) struct Http2Request {
     pub(super) activity: Arc<ConnectionActivity>,
-    memory: Option<RequestMemory>,
 }
 
 /// The memory of a request of HTTP/2, reserved until its response is taken.
@@ -27,21 +26,16 @@ struct Counted {
 }
 
 impl Http2Request {
-    /// Records a request that is being handled until the return value is dropped.
+    /// Records a request that is being handled until it is dropped, and its memory, which is kept
+    /// with its response.
     pub(in crate::http) fn new(
         activity: &Arc<ConnectionActivity>,
         reservation: Reservation,
         bytes: usize,
-    ) -> Self {
+    ) -> (Self, RequestMemory) {
         activity.on_http2_request(bytes);
         let counted = Counted { activity: Arc::clone(activity), bytes };
-        let memory = RequestMemory { reservation, counted };
-        Self { activity: Arc::clone(activity), memory: Some(memory) }
-    }
-
-    /// Returns the memory of the request, which is kept with its response.
-    pub(in crate::http) fn memory(&mut self) -> &mut Option<RequestMemory> {
-        &mut self.memory
+        (Self { activity: Arc::clone(activity) }, RequestMemory { reservation, counted })
     }
 }
 

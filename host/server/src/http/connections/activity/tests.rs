@@ -15,7 +15,7 @@ use crate::http::send_budget::SendBudget;
 
 fn begin(activity: &Arc<ConnectionActivity>) -> Http2Request {
     let budget = Arc::new(SendBudget::default()).share();
-    Http2Request::new(activity, budget.reserve(0, 0).unwrap(), 0)
+    Http2Request::new(activity, budget.reserve(0, 0).unwrap(), 0).0
 }
 
 /// Ends the handling of a request with a response of this many bytes.
