@@ -82,8 +82,8 @@ enum End {
     Cancelled,
 }
 
-/// The comparisons so far.
-struct Comparisons {
+/// The comparisons of a shadow so far.
+pub(super) struct Comparisons {
     run: ShadowRun,
     misses: TappedRuns,
     tally: Tally,
@@ -106,31 +106,30 @@ struct Runs {
 }
 
 impl ShadowRun {
-    /// Runs the shadow until its end. It is cancelled when the returned future is dropped.
-    pub(super) async fn run(self) -> io::Result<ShadowResult> {
-        let name = escape_control(&self.name);
-        let span = info_span!("shadow", mount = %self.service.path, name);
-        // Not the mount's thread, which health checks need meanwhile.
-        let thread = BackgroundWorker::default();
-        // Misses are received from now on, and not only once the thread runs.
-        let comparisons = Comparisons::start(self);
-        thread.run(comparisons.complete().instrument(span)).await
-    }
-}
-
-impl Comparisons {
-    fn start(run: ShadowRun) -> Self {
-        Self {
-            misses: run.service.cache.tap(run.active.module()),
-            tally: Tally::new(run.options.expected.clone()),
-            slowdown: run.options.max_slowdown.map(|max| Slowdown::new(max, run.active.module())),
-            run,
+    /// Begins the shadow: misses are received from now on, and not only once its thread runs.
+    pub(super) fn begin(self) -> Comparisons {
+        Comparisons {
+            misses: self.service.cache.tap(self.active.module()),
+            tally: Tally::new(self.options.expected.clone()),
+            slowdown: self.options.max_slowdown.map(|max| Slowdown::new(max, self.active.module())),
+            run: self,
             active: Runs::default(),
             candidate: Runs::default(),
             received: 0,
             generations: 0,
             newest: None,
         }
+    }
+}
+
+impl Comparisons {
+    /// Runs the shadow until its end. It is cancelled when the returned future is dropped.
+    pub(super) async fn run(self) -> io::Result<ShadowResult> {
+        let name = escape_control(&self.run.name);
+        let span = info_span!("shadow", mount = %self.run.service.path, name);
+        // Not the mount's thread, which health checks need meanwhile.
+        let thread = BackgroundWorker::default();
+        thread.run(self.complete().instrument(span)).await
     }
 
     async fn complete(mut self) -> ShadowResult {

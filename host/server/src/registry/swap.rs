@@ -180,18 +180,21 @@ impl Swap<'_> {
         };
         let totals = Arc::clone(self.service.slot.counts.shadows());
         let session = Arc::new(ShadowSession::new(options.time, totals));
-        let _step = progress.begin_shadow(&session);
-        info!(%mount, candidate = name, time = ?options.time.get(), "shadow started");
         let run = ShadowRun {
             service: Arc::clone(self.service),
             active: Arc::clone(active),
             candidate: module.clone(),
             name: name.clone(),
+            session: Arc::clone(&session),
             options,
-            session,
             state: self.state.clone(),
         };
-        let result = run.run().await.map_err(|error| {
+        let time = run.options.time.get();
+        let comparisons = run.begin();
+        // After that, so that no miss is lost to a client that sees the shadow.
+        let _step = progress.begin_shadow(&session);
+        info!(%mount, candidate = name, ?time, "shadow started");
+        let result = comparisons.run().await.map_err(|error| {
             let message =
                 format!("mount {mount}: module {name}: the host cannot run the shadow: {error}");
             (Rejection::Host, message)
