@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use quick_cache::unsync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 use relayer_rest_sandbox::Digest;
-use relayer_rest_state::Snapshot;
+use relayer_rest_state::{Generation, Snapshot};
 
 use super::key::{CacheKey, CacheKeyRef, Inputs, RequestRef};
 use super::recorded::RecordedResponse;
@@ -47,6 +47,8 @@ pub(crate) struct LocalResponse {
     hits: Cell<u64>,
     /// Whether it had a hit since copies were last released.
     is_used: Cell<bool>,
+    /// The last snapshot for which its reads of the state were valid, by its generation.
+    valid_for: Cell<Option<Generation>>,
 }
 
 /// The copies that one response cache has on all threads.
@@ -139,10 +141,8 @@ impl LocalCopies {
     ) -> Option<Rc<LocalResponse>> {
         let copy =
             COPIES.with_borrow(|copies| copies.get(self.key(module, request_ref), request_ref))?;
-        let RequestRef { query, headers, .. } = request_ref;
         let hits = copy.hits.get() + 1;
-        let is_valid = copy.shared.reads().is_valid_for(snapshot, query, headers);
-        if !is_valid || hits >= MIN_HITS {
+        if hits >= MIN_HITS || !copy.is_valid_for(snapshot, request_ref) {
             return None;
         }
         copy.hits.set(hits);
@@ -180,7 +180,24 @@ impl LocalResponse {
             encoded: Default::default(),
             hits: Cell::new(0),
             is_used: Cell::new(true),
+            valid_for: Cell::new(None),
         }
+    }
+
+    /// Returns whether the response is valid for a request on a snapshot. The reads of the state are
+    /// compared once for each snapshot.
+    fn is_valid_for(&self, snapshot: &Snapshot, request_ref: RequestRef<'_>) -> bool {
+        let reads = self.shared.reads();
+        let RequestRef { query, headers, .. } = request_ref;
+        let generation = Some(snapshot.generation());
+        if self.valid_for.get() == generation {
+            return reads.matches_request(query, headers);
+        }
+        let is_valid = reads.is_valid_for(snapshot, query, headers);
+        if is_valid {
+            self.valid_for.set(generation);
+        }
+        is_valid
     }
 
     fn made(&self, encoding: Option<Encoding>) -> Option<&Representation> {
