@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,7 +27,7 @@ const MAX_SERIES: usize = 256;
 const OTHER: &str = "other";
 
 /// The methods with a name of their own; a client can send any other.
-const METHODS: [&str; 9] =
+static METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"];
 
 thread_local! {
@@ -109,7 +110,7 @@ struct Key {
 }
 
 /// The common properties of the requests of a series, apart from their module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
     /// The index of the route.
     route: Option<u16>,
@@ -122,6 +123,15 @@ struct Kind {
 /// Releases this thread's histograms of modules that are not kept.
 pub(crate) fn release_unused() {
     SERIES.with_borrow_mut(|series| series.retain(|_, histogram| Arc::strong_count(histogram) > 1));
+}
+
+/// Hashes the route and the status, at once: each request looks up its kind.
+impl Hash for Kind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let status = self.status.map_or(0, |status| status.as_u16().into());
+        let route = self.route.map_or(0, |route| u64::from(route) + 1);
+        state.write_u64(route << u16::BITS | status);
+    }
 }
 
 impl Origin {
@@ -238,7 +248,7 @@ impl ModuleRequests {
 }
 
 fn method_name(method: &Method) -> &'static str {
-    METHODS.into_iter().find(|name| *name == method.as_str()).unwrap_or(OTHER)
+    METHODS.iter().find(|name| **name == method.as_str()).copied().unwrap_or(OTHER)
 }
 
 #[cfg(test)]
