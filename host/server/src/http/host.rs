@@ -9,7 +9,7 @@ use hyper::{Request, Version};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::HostError;
-use super::field_values::field_values;
+use super::field_values::FieldLines;
 
 /// The maximum number of entries of a list of hosts: each request is compared with all of
 /// them.
@@ -45,14 +45,15 @@ struct Host<'a> {
     port: Option<u16>,
 }
 
-/// Checks that a request has one valid host, and that a list contains it. An empty list
-/// allows all hosts. The default port is that of the scheme of the connection.
+/// Checks that a request, with these lines of the Host header, has one valid host, and that a list
+/// contains it. An empty list allows all hosts. The default port is that of the scheme of the connection.
 pub(super) fn check<B>(
     request: &Request<B>,
+    lines: FieldLines<'_>,
     allowed: &[AllowedHost],
     default_port: u16,
 ) -> Result<(), HostError> {
-    let host = request_host(request)?;
+    let host = request_host(request, lines)?;
     let default_port = match request.uri().scheme() {
         None => default_port,
         Some(scheme) if *scheme == Scheme::HTTP => 80,
@@ -71,16 +72,19 @@ pub(super) fn check<B>(
 /// Returns whether a request has one valid host, which a list contains.
 #[cfg(feature = "control")]
 pub(crate) fn is_for<B>(request: &Request<B>, hosts: &[AllowedHost]) -> bool {
-    check(request, hosts, 80).is_ok()
+    check(request, FieldLines::of(request.headers(), &HOST), hosts, 80).is_ok()
 }
 
 /// Returns the host of a request, if it has one.
-fn request_host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
-    let mut lines = field_values(request.headers(), &HOST).map(HeaderValue::as_bytes);
-    let line = lines.next();
-    if lines.next().is_some() {
-        return Err(HostError::BadHost);
-    }
+fn request_host<'a, B>(
+    request: &'a Request<B>,
+    lines: FieldLines<'a>,
+) -> Result<Option<Host<'a>>, HostError> {
+    let line = match lines {
+        FieldLines::None => None,
+        FieldLines::One(line) => Some(line.as_bytes()),
+        FieldLines::Several => return Err(HostError::BadHost),
+    };
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let parse = |text| Host::parse(text).ok_or(HostError::BadHost);
     match (request.version(), authority, line) {
@@ -127,13 +131,14 @@ impl<'a> Host<'a> {
                 if rest.is_empty() { None } else { port(rest.strip_prefix(':')?.as_bytes())? };
             return Some(Self { name: Name::V6(address.parse().ok()?), port });
         }
-        let (name, port) = match text.iter().position(|byte| *byte == b':') {
-            Some(colon) => (&text[..colon], port(&text[colon + 1..])?),
-            None => (text, None),
+        let (name, rest) = text.split_at(name_length(text));
+        let port = match rest {
+            [] => None,
+            [b':', digits @ ..] => port(digits)?,
+            _ => return None,
         };
         let name = name.strip_suffix(b".").unwrap_or(name);
-        let is_valid = !name.is_empty() && is_name(name);
-        is_valid.then_some(Self { name: Name::Text(name), port })
+        (!name.is_empty()).then_some(Self { name: Name::Text(name), port })
     }
 }
 
@@ -163,15 +168,20 @@ static IS_NAME: [bool; 256] = {
     is_name
 };
 
-/// Returns whether all bytes are allowed in a name or an IPv4 address.
-fn is_name(text: &[u8]) -> bool {
-    let is_encoded = |rest: &[u8]| {
-        let digits = rest.get(..2);
-        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    };
-    text.iter().enumerate().all(|(place, byte)| {
-        IS_NAME[usize::from(*byte)] || *byte == b'%' && is_encoded(&text[place + 1..])
-    })
+/// Returns the length of the name or the IPv4 address that a text begins with.
+fn name_length(text: &[u8]) -> usize {
+    let mut rest = text;
+    loop {
+        match rest {
+            [byte, others @ ..] if IS_NAME[usize::from(*byte)] => rest = others,
+            [b'%', first, second, others @ ..]
+                if first.is_ascii_hexdigit() && second.is_ascii_hexdigit() =>
+            {
+                rest = others;
+            }
+            _ => return text.len() - rest.len(),
+        }
+    }
 }
 
 impl AllowedHost {
@@ -232,7 +242,7 @@ impl TryFrom<String> for AllowedHost {
 
 #[cfg(test)]
 mod tests {
-    use super::{AllowedHost, HOST, HostError, Request, Version, check, settle};
+    use super::{AllowedHost, FieldLines, HOST, HostError, Request, Version, settle};
 
     fn request(version: Version, uri: &str, hosts: &[&[u8]]) -> Request<()> {
         let mut request = Request::get(uri).version(version);
@@ -240,6 +250,10 @@ mod tests {
             request = request.header(HOST, *host);
         }
         request.body(()).unwrap()
+    }
+
+    fn check(request: &Request<()>, allowed: &[AllowedHost], port: u16) -> Result<(), HostError> {
+        super::check(request, FieldLines::of(request.headers(), &HOST), allowed, port)
     }
 
     fn checked(version: Version, uri: &str, hosts: &[&[u8]]) -> Result<(), HostError> {

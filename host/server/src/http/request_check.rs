@@ -1,11 +1,11 @@
 //! Validates a request before routing: its form, its host and its size.
 
-use hyper::header::{HeaderName, HeaderValue, TRANSFER_ENCODING};
+use hyper::header::{HOST, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Version};
 
 use super::error::HostError;
-use super::field_values::field_values;
+use super::field_values::FieldLines;
 use super::host;
 use super::limits::HttpLimits;
 
@@ -19,11 +19,19 @@ pub(super) fn head<B>(
     if target.len() as u64 > limits.target.as_u64() {
         return Err(HostError::TargetTooLong);
     }
+    let (mut codings, mut hosts) = (FieldLines::None, FieldLines::None);
+    for (name, value) in request.headers() {
+        if *name == HOST {
+            hosts = hosts.and(value);
+        } else if *name == TRANSFER_ENCODING {
+            codings = codings.and(value);
+        }
+    }
     // RFC 9112, 6.1: chunked once. Hyper accepts more as chunked, a proxy may not.
-    let mut codings = field_values(request.headers(), &TRANSFER_ENCODING);
-    let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-    if codings.next().is_some_and(|coding| !is_chunked(coding)) || codings.next().is_some() {
-        return Err(HostError::BadBody);
+    match codings {
+        FieldLines::None => {}
+        FieldLines::One(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
+        FieldLines::One(_) | FieldLines::Several => return Err(HostError::BadBody),
     }
     if request.headers().len() > limits.headers as usize {
         return Err(HostError::HeadersTooMany);
@@ -37,7 +45,7 @@ pub(super) fn head<B>(
         return Err(HostError::HeadTooLarge);
     }
     form(request)?;
-    host::check(request, &limits.hosts, default_port)
+    host::check(request, hosts, &limits.hosts, default_port)
 }
 
 /// Checks that the target is a path, or `*` with OPTIONS.
