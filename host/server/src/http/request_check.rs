@@ -92,4 +92,24 @@ mod tests {
             assert_eq!(checked, expected, "{method} {target}");
         }
     }
+
+    #[test]
+    fn a_body_is_chunked_once() {
+        for (codings, expected) in [
+            (&[][..], Ok(())),
+            (&["chunked"], Ok(())),
+            (&["Chunked"], Ok(())),
+            (&["chunked", "chunked"], Err(HostError::BadBody)),
+            (&["chunked, chunked"], Err(HostError::BadBody)),
+            (&["gzip"], Err(HostError::BadBody)),
+            (&[""], Err(HostError::BadBody)),
+        ] {
+            let mut request = Request::post("/").header("a", "chunked").header("host", "x");
+            for coding in codings {
+                request = request.header("transfer-encoding", *coding);
+            }
+            let checked = head(&request.body(()).unwrap(), &HttpLimits::default(), 80);
+            assert_eq!(checked, expected, "{codings:?}");
+        }
+    }
 }
