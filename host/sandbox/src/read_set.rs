@@ -299,13 +299,19 @@ impl ReadSet {
         query: Option<&str>,
         headers: &HeaderMap,
     ) -> bool {
+        self.matches_request(query, headers) && self.matches_state(snapshot)
+    }
+
+    /// Returns whether the reads of the state would return the same values on this snapshot.
+    /// Snapshots must be from one publisher.
+    #[must_use]
+    pub fn matches_state(&self, snapshot: &Snapshot) -> bool {
         let same = |read: Option<Generation>, now| read.is_none_or(|read| read == now);
         // If no chain was read, it makes no difference whether the chains are known.
         let chains_known = self.chains.is_empty() || snapshot.chain_ids().value().is_ok();
         let telemetry = snapshot.telemetry();
         let telemetry_known = self.families.is_empty() || telemetry.names().value().is_ok();
-        self.matches_request(query, headers)
-            && same(self.components, snapshot.components().generation())
+        same(self.components, snapshot.components().generation())
             && same(self.chain_ids, snapshot.chain_ids().generation())
             && same(self.status, snapshot.status().generation())
             && same(self.changed, snapshot.changed().generation)

@@ -47,8 +47,9 @@ pub(crate) struct LocalResponse {
     hits: Cell<u64>,
     /// Whether it had a hit since copies were last released.
     is_used: Cell<bool>,
-    /// The last snapshot for which its reads of the state were valid, by its generation.
-    valid_for: Cell<Option<Generation>>,
+    /// The generation of the last snapshot that its reads of the state match. Snapshots are from one
+    /// publisher, in which no other has it.
+    matched: Cell<Option<Generation>>,
 }
 
 /// The copies that one response cache has on all threads.
@@ -180,24 +181,27 @@ impl LocalResponse {
             encoded: Default::default(),
             hits: Cell::new(0),
             is_used: Cell::new(true),
-            valid_for: Cell::new(None),
+            matched: Cell::new(None),
         }
     }
 
-    /// Returns whether the response is valid for a request on a snapshot. The reads of the state are
-    /// compared once for each snapshot.
+    /// Returns whether the response is valid for a request on a snapshot.
     fn is_valid_for(&self, snapshot: &Snapshot, request_ref: RequestRef<'_>) -> bool {
-        let reads = self.shared.reads();
         let RequestRef { query, headers, .. } = request_ref;
+        self.shared.reads().matches_request(query, headers) && self.matches_state(snapshot)
+    }
+
+    /// Compares the reads of the state once for each snapshot: a module may read all chains.
+    fn matches_state(&self, snapshot: &Snapshot) -> bool {
         let generation = Some(snapshot.generation());
-        if self.valid_for.get() == generation {
-            return reads.matches_request(query, headers);
+        if self.matched.get() == generation {
+            return true;
         }
-        let is_valid = reads.is_valid_for(snapshot, query, headers);
-        if is_valid {
-            self.valid_for.set(generation);
+        let matches = self.shared.reads().matches_state(snapshot);
+        if matches {
+            self.matched.set(generation);
         }
-        is_valid
+        matches
     }
 
     fn made(&self, encoding: Option<Encoding>) -> Option<&Representation> {

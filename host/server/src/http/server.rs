@@ -60,7 +60,8 @@ impl Server {
     }
 
     /// Creates a server of all mounts of the registry, on the state that the reader
-    /// receives. Later changes of the registry take effect immediately.
+    /// receives. Later changes of the registry take effect immediately. It caches responses for the
+    /// state of one publisher, so that all servers of one registry need readers of the same one.
     #[must_use]
     pub fn with_registry(registry: Arc<Registry>, state: StateReader) -> Self {
         let tally = ConnectionTally::default();
