@@ -32,7 +32,8 @@ static METHODS: [&str; 9] =
 
 thread_local! {
     /// With the hash of the cache: that of the standard library was 4 % of the instructions of a
-    /// hit. The number of keys is limited, and clients choose only the method, of [`METHODS`].
+    /// hit. The number of keys is limited, and clients choose only the method, of [`METHODS`],
+    /// which is not hashed.
     static SERIES: RefCell<HashMap<Key, Arc<Histogram>, DefaultHashBuilder>> = RefCell::default();
 }
 
@@ -120,18 +121,21 @@ struct Kind {
     has_tls: bool,
 }
 
+/// Hashes all but the method as one number: each request looks up its kind, and most have the same
+/// method.
+impl Hash for Kind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { route, method: _, status, origin, has_tls } = *self;
+        let route = route.map_or(0, |route| u64::from(route) + 1);
+        let status = status.map_or(0, |status| u64::from(status.as_u16()));
+        let flags = u64::from(origin == Origin::Cache) << 1 | u64::from(has_tls);
+        state.write_u64(route << 32 | status << 16 | flags);
+    }
+}
+
 /// Releases this thread's histograms of modules that are not kept.
 pub(crate) fn release_unused() {
     SERIES.with_borrow_mut(|series| series.retain(|_, histogram| Arc::strong_count(histogram) > 1));
-}
-
-/// Hashes the route and the status, at once: each request looks up its kind.
-impl Hash for Kind {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let status = self.status.map_or(0, |status| status.as_u16().into());
-        let route = self.route.map_or(0, |route| u64::from(route) + 1);
-        state.write_u64(route << u16::BITS | status);
-    }
 }
 
 impl Origin {
