@@ -12,6 +12,7 @@ pub(super) enum FieldLines<'a> {
 
 impl<'a> FieldLines<'a> {
     /// Returns the lines of a header.
+    #[cfg(any(feature = "control", test))]
     pub(super) fn of(headers: &'a HeaderMap, name: &HeaderName) -> Self {
         field_values(headers, name).fold(Self::None, Self::and)
     }
