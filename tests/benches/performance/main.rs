@@ -65,10 +65,10 @@ fn main() {
         in_process::measure(&mut report, &runtime, &module);
     }
     if wanted("hits") {
-        sockets::measure(&mut report, &runtime);
+        sockets::measure(&mut report);
     }
     if wanted("metrics") {
-        sockets::measure_metrics(&mut report, &runtime);
+        sockets::measure_metrics(&mut report);
     }
     if wanted("otlp") {
         sockets::measure_otlp(&mut report, &runtime);

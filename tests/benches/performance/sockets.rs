@@ -46,36 +46,43 @@ const ROUND: Duration = Duration::from_millis(800);
 
 const SIZES: [u64; 3] = [10, 700, 5_000];
 
-pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    let module = |response_cache| {
+/// Measures hits and misses, with the load on other cores than the servers, as all parts here.
+pub(crate) fn measure(report: &mut Report) {
+    let runtime = runtime();
+    let start = |response_cache, workers| {
         let limits = Limits { response_cache, ..Limits::default() };
-        Module::embedded(&engine(&limits)).unwrap()
-    };
-    let is_cached = module(Limits::default().response_cache);
-    for workers in SIZES {
-        let server = runtime
-            .block_on(TestServer::builder().module(is_cached.clone()).without_state().start());
+        let server = Cores::Server.run(|| {
+            let module = Module::embedded(&engine(&limits)).unwrap();
+            runtime.block_on(TestServer::builder().module(module).without_state().start())
+        });
         relayers::fill(&server.publisher, workers);
+        server
+    };
+    for workers in SIZES {
+        let server = start(Limits::default().response_cache, workers);
         for path in PATHS {
             if workers != 700 && path != "/state" {
                 continue;
             }
-            hits(report, runtime, server.address, path, workers);
+            hits(report, &runtime, server.address, path, workers);
         }
         if workers == 700 {
-            compressed(report, runtime, server.address);
+            compressed(report, &runtime, server.address);
             changing(report, &server);
         }
     }
-    let forgets = module(ByteSize::b(0));
-    let server = runtime.block_on(TestServer::builder().module(forgets).without_state().start());
-    relayers::fill(&server.publisher, 700);
+    let server = start(ByteSize::b(0), 700);
     for path in ["/chains", "/state"] {
         let axum = runtime.block_on(servers::axum(server.address));
         let load = Load::new(path, ROUND);
         let what = format!("miss on {path} with 700 workers over a socket, to axum");
         compare(report, &what, &load, (server.address, axum), Target::None);
     }
+}
+
+/// Returns a runtime whose threads have the cores of servers.
+fn runtime() -> Runtime {
+    Cores::Server.run(|| Runtime::new().unwrap())
 }
 
 fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, workers: u64) {
@@ -100,11 +107,14 @@ fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, wo
 
 /// Compares a server that counts requests, and whose metrics are read each second, with one
 /// that does not count them.
-pub(crate) fn measure_metrics(report: &mut Report, runtime: &Runtime) {
-    let module = Module::embedded(&engine(&Limits::default())).unwrap();
-    let builder = || TestServer::builder().module(module.clone());
-    let plain = runtime.block_on(builder().start());
-    let metered = runtime.block_on(builder().metered().start());
+pub(crate) fn measure_metrics(report: &mut Report) {
+    let runtime = runtime();
+    let (plain, metered) = Cores::Server.run(|| {
+        let module = Module::embedded(&engine(&Limits::default())).unwrap();
+        let builder = || TestServer::builder().module(module.clone());
+        let plain = runtime.block_on(builder().start());
+        (plain, runtime.block_on(builder().metered().start()))
+    });
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("control.sock");
     let state = metered.publisher.reader();
@@ -116,7 +126,8 @@ pub(crate) fn measure_metrics(report: &mut Report, runtime: &Runtime) {
     let load = Load::new("/chains", ROUND);
     let what = "hit on /chains with metrics, to without";
     let round = |_| (load.run(metered.address), load.run(plain.address));
-    add(report, what, (0..METRICS_ROUNDS).map(round).collect(), Target::AtLeast(0.98));
+    let rounds = || (0..METRICS_ROUNDS).map(round).collect();
+    add(report, what, Cores::Load.run(rounds), Target::AtLeast(0.98));
     assert!(!reads.is_finished(), "the metrics could not be read");
     reads.abort();
 }
@@ -124,7 +135,8 @@ pub(crate) fn measure_metrics(report: &mut Report, runtime: &Runtime) {
 /// Compares servers that send traces and metrics to a collector with one that does not.
 pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
     let collector = runtime.block_on(Collector::start());
-    let plain = runtime.block_on(Program::server().start());
+    let start = |program: Program| Cores::Server.run(|| runtime.block_on(program.start()));
+    let plain = start(Program::server());
     for (sampled, sampler, ratio) in [
         ("all requests sampled", "parentbased_always_on", ""),
         ("one of 100 requests sampled", "parentbased_traceidratio", "0.01"),
@@ -134,7 +146,7 @@ pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
             .env("OTEL_METRIC_EXPORT_INTERVAL", "1000")
             .env("OTEL_TRACES_SAMPLER", sampler)
             .env("OTEL_TRACES_SAMPLER_ARG", ratio);
-        let exporting = runtime.block_on(program.start());
+        let exporting = start(program);
         let load = Load::new("/chains", ROUND);
         let what = format!("hit on /chains with OpenTelemetry, {sampled}, to without");
         compare(report, &what, &load, (exporting.address(), plain.address()), Target::None);
@@ -202,7 +214,7 @@ fn measure_each(servers: &[Serving; 3], load: &Load, rounds: &mut Vec<[(Served, 
     }
 }
 
-/// Compares hits over TLS with those of bare hyper behind rustls, with the load on other cores.
+/// Compares hits over TLS with those of bare hyper behind rustls.
 pub(crate) fn measure_tls(report: &mut Report) {
     let authority = Authority::new();
     let issued = authority.issue("localhost");
@@ -213,9 +225,8 @@ pub(crate) fn measure_tls(report: &mut Report) {
     listen.tls = vec![CertificateConfig { certificate, key }];
     let client = ClientConfig::builder().with_root_certificates(authority.roots());
     let client = Arc::new(client.with_no_client_auth());
+    let runtime = runtime();
     let servers = || {
-        // Its threads have the cores of this one.
-        let runtime = Runtime::new().unwrap();
         let plain = runtime.block_on(TestServer::builder().without_state().start());
         let ours = runtime.block_on(TestServer::builder().without_state().listen(listen).start());
         for server in [&plain, &ours] {
@@ -223,9 +234,9 @@ pub(crate) fn measure_tls(report: &mut Report) {
         }
         let bare = |path| runtime.block_on(bare_hyper::start_tls(plain.address, path, &issued));
         let bare = ["/version", "/chains", "/state"].map(|path| (path, bare(path)));
-        (runtime, plain, ours, bare)
+        (plain, ours, bare)
     };
-    let (_runtime, _plain, ours, bare) = Cores::Server.run(servers);
+    let (_plain, ours, bare) = Cores::Server.run(servers);
     for (path, bare) in bare {
         let load = Load { tls: Some(Arc::clone(&client)), ..Load::new(path, ROUND) };
         let what = format!("hit on {path} with 700 workers over TLS, to bare hyper with rustls");
@@ -263,14 +274,15 @@ fn changing(report: &mut Report, server: &TestServer) {
     let load = Load { paths: PATHS.map(str::to_owned).to_vec(), ..Load::new("", ROUND) };
     let rounds: Vec<_> = (0..ROUNDS)
         .map(|_| {
-            let quiet = load.run(server.address);
+            let run = || Cores::Load.run(|| load.run(server.address));
+            let quiet = run();
             let stop = Arc::new(AtomicBool::new(false));
             let writer = {
                 let publisher = server.publisher.clone();
                 let stop = stop.clone();
                 thread::spawn(move || publish(&publisher, &stop))
             };
-            let changing = load.run(server.address);
+            let changing = run();
             stop.store(true, Relaxed);
             writer.join().unwrap();
             (changing, quiet)
@@ -299,8 +311,8 @@ fn compare(
     (ours, other): (SocketAddr, SocketAddr),
     target: Target,
 ) {
-    let rounds = (0..ROUNDS).map(|_| (load.run(ours), load.run(other))).collect();
-    add(report, what, rounds, target);
+    let rounds = || (0..ROUNDS).map(|_| (load.run(ours), load.run(other))).collect();
+    add(report, what, Cores::Load.run(rounds), target);
 }
 
 /// Adds the round with the median ratio to the report.
