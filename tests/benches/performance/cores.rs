@@ -1,10 +1,12 @@
 //! The cores of servers and loads: half of them each.
 
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use rustix::process::getpid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tokio::runtime::Runtime;
+use tokio::task;
 
 /// The maximum number of cores of a server.
 const MAX_OF_SERVER: usize = 2;
@@ -34,6 +36,14 @@ impl Cores {
         })
     }
 
+    /// Starts a thread with these cores.
+    pub(crate) fn spawn<T: Send + 'static>(
+        self,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.run(|| thread::spawn(run))
+    }
+
     /// On a machine with one core, both have that one.
     fn set(self) -> CpuSet {
         // The present thread may have some of them only.
@@ -47,5 +57,37 @@ impl Cores {
             _ => server.iter().for_each(|core| set.set(*core)),
         }
         set
+    }
+}
+
+/// A runtime for servers and one for their clients, with the cores of each.
+#[derive(Debug)]
+pub(crate) struct Runtimes {
+    servers: Runtime,
+    clients: Runtime,
+}
+
+impl Runtimes {
+    pub(crate) fn new() -> Self {
+        let new = |cores: Cores| cores.run(|| Runtime::new().unwrap());
+        Self { servers: new(Cores::Server), clients: new(Cores::Load) }
+    }
+
+    /// Runs what starts or changes a server. The processes that it starts have the cores of servers.
+    pub(crate) fn serve<T: Send>(&self, serve: impl AsyncFnOnce() -> T + Send) -> T {
+        Cores::Server.run(|| self.servers.block_on(serve()))
+    }
+
+    /// Starts what a server does meanwhile.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        serve: impl Future<Output = T> + Send + 'static,
+    ) -> task::JoinHandle<T> {
+        self.servers.spawn(serve)
+    }
+
+    /// Runs clients.
+    pub(crate) fn load<T: Send>(&self, load: impl AsyncFnOnce() -> T + Send) -> T {
+        Cores::Load.run(|| self.clients.block_on(load()))
     }
 }

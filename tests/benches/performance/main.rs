@@ -24,7 +24,7 @@
 //! | `developing.rs` | from `new`, and from the change of a module, to its response |
 //! | `relayers.rs` | the served state |
 //! | `native.rs`, `servers.rs` | the baselines |
-//! | `cores.rs` | the cores of servers and loads |
+//! | `cores.rs` | the cores and runtimes of servers and loads |
 //! | `report.rs` | the table |
 
 mod cores;
@@ -47,6 +47,7 @@ mod starting;
 mod swapping;
 mod waiting;
 
+use cores::Runtimes;
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_tests::server::engine;
 use report::Report;
@@ -55,6 +56,7 @@ fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |part: &str| only.is_empty() || only.iter().any(|only| only == part);
     let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtimes = Runtimes::new();
     let mut report = Report::default();
     println!("{}\n", report::machine());
     if wanted("memory") {
@@ -65,43 +67,40 @@ fn main() {
         in_process::measure(&mut report, &runtime, &module);
     }
     if wanted("hits") {
-        sockets::measure(&mut report);
+        sockets::measure(&mut report, &runtimes);
     }
     if wanted("metrics") {
-        sockets::measure_metrics(&mut report);
+        sockets::measure_metrics(&mut report, &runtimes);
     }
     if wanted("otlp") {
-        sockets::measure_otlp(&mut report, &runtime);
+        sockets::measure_otlp(&mut report, &runtimes);
     }
     if wanted("capsules") {
-        sockets::measure_capsules(&mut report, &runtime);
+        sockets::measure_capsules(&mut report, &runtimes);
     }
     if wanted("tls") {
-        sockets::measure_tls(&mut report);
+        sockets::measure_tls(&mut report, &runtimes);
     }
     if wanted("starting") {
         starting::measure(&mut report, &runtime);
     }
     if wanted("swapping") {
-        swapping::measure(&mut report, &runtime);
+        swapping::measure(&mut report, &runtimes);
     }
     if wanted("shadowing") {
-        shadowing::measure(&mut report, &runtime);
+        shadowing::measure(&mut report, &runtimes);
     }
     if wanted("restarting") {
-        restarting::measure(&mut report, &runtime);
+        restarting::measure(&mut report, &runtimes);
     }
     if wanted("spinning") {
-        spinning::measure(&mut report, &runtime);
-        spinning::measure_short(&mut report, &runtime);
-        spinning::measure_turns(&mut report);
-        spinning::measure_large(&mut report, &runtime);
+        spinning::measure(&mut report, &runtimes);
     }
     if wanted("resetting") {
-        resetting::measure(&mut report, &runtime);
+        resetting::measure(&mut report, &runtimes);
     }
     if wanted("publishing") {
-        publishing::measure(&mut report, &runtime);
+        publishing::measure(&mut report, &runtimes);
     }
     if wanted("polling") {
         polling::measure(&mut report, &runtime);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::measure::{quantile, resident_memory};
 use relayer_rest_tests::server::TestServer;
-use tokio::runtime::Runtime;
 
+use crate::cores::{Cores, Runtimes};
 use crate::in_process::{micros, ratio};
 use crate::relayers::state;
 use crate::report::{Report, Target};
@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 const PER_SECOND: u32 = 1_000;
 const WORKERS: u64 = 5_000;
 
-pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    let (quiet, busy, rate) = runtime.block_on(latencies());
+pub(crate) fn measure(report: &mut Report, runtimes: &Runtimes) {
+    let (quiet, busy, rate) = latencies(runtimes);
     let what =
         format!("p99 of /chains while {rate} states of 5,000 workers are published a second");
     let shown = |(p50, p99)| format!("{} (p50 {})", micros(p99), micros(p50));
@@ -40,21 +40,21 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
 
 /// Returns the median and the 99th percentile without and with publications, and the
 /// number of publications a second.
-async fn latencies() -> ((Duration, Duration), (Duration, Duration), u32) {
-    let server = TestServer::start().await;
+fn latencies(runtimes: &Runtimes) -> ((Duration, Duration), (Duration, Duration), u32) {
+    let server = runtimes.serve(TestServer::start);
     server.publisher.set_state(state(WORKERS));
-    clients(&server).await;
-    let quiet = clients(&server).await;
+    runtimes.load(async || clients(&server).await);
+    let quiet = runtimes.load(async || clients(&server).await);
     let stop = Arc::new(AtomicBool::new(false));
     let count = Arc::new(AtomicU32::new(0));
     let writer = {
         let publisher = server.publisher.clone();
         let stop = stop.clone();
         let count = count.clone();
-        thread::spawn(move || publish(&publisher, &stop, &count))
+        Cores::Server.spawn(move || publish(&publisher, &stop, &count))
     };
     let start = Instant::now();
-    let busy = clients(&server).await;
+    let busy = runtimes.load(async || clients(&server).await);
     let seconds = start.elapsed().as_secs_f64();
     stop.store(true, Relaxed);
     writer.join().unwrap();

@@ -15,9 +15,9 @@ use relayer_rest_tests::measure::quantile;
 use relayer_rest_tests::server::{TestServer, engine, extension};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
+use crate::cores::{Cores, Runtimes};
 use crate::in_process::micros;
 use crate::report::{Report, Target};
 use crate::spinning::{on_a_thread, watch};
@@ -36,9 +36,12 @@ const CLIENTS: usize = 6;
 /// that takes 1.5 ms and depends on the query.
 const TARGETS: [&str; 3] = ["/state?", "/chain/", "/ext/slow/a?"];
 
-pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    let server = runtime.block_on(serve());
-    let address = server.address;
+pub(crate) fn measure(report: &mut Report, runtimes: &Runtimes) {
+    let server = runtimes.serve(serve);
+    Cores::Load.run(|| beside(report, server.address));
+}
+
+fn beside(report: &mut Report, address: SocketAddr) {
     for target in TARGETS {
         for (version, reset) in [("HTTP/2", reset_streams as Reset), ("HTTP/1", reset_connections)]
         {

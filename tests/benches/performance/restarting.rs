@@ -8,8 +8,8 @@ use relayer_rest_tests::measure::quantile;
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::steady_clients::SteadyClients;
 use rustix::process::Signal;
-use tokio::runtime::Runtime;
 
+use crate::cores::Runtimes;
 use crate::in_process::{micros, ratio};
 use crate::report::{Report, Target};
 
@@ -45,45 +45,44 @@ impl Restart for Activation {
     }
 }
 
-pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    runtime.block_on(async {
-        let program = Program::server();
-        let first = program.clone().start().await;
-        let address = first.address();
-        add(report, "takeovers", address, first, &Takeover(program)).await;
+pub(crate) fn measure(report: &mut Report, runtimes: &Runtimes) {
+    let program = Program::server();
+    let first = runtimes.serve(async || program.clone().start().await);
+    let address = first.address();
+    add(report, runtimes, "takeovers", (address, first), &Takeover(program));
 
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let program = Program::new(["serve"]).listening_on(&listener);
-        let first = program.clone().start().await;
-        let name = "restarts with a socket of a service manager";
-        add(report, name, address, first, &Activation(program)).await;
-    });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let program = Program::new(["serve"]).listening_on(&listener);
+    let first = runtimes.serve(async || program.clone().start().await);
+    let name = "restarts with a socket of a service manager";
+    add(report, runtimes, name, (address, first), &Activation(program));
 }
 
-async fn add(
+fn add(
     report: &mut Report,
+    runtimes: &Runtimes,
     name: &str,
-    address: SocketAddr,
-    first: Serving,
-    way: &impl Restart,
+    (address, first): (SocketAddr, Serving),
+    way: &(impl Restart + Sync),
 ) {
-    let clients = SteadyClients::start(address, PAUSE);
+    let clients = runtimes.load(async || SteadyClients::start(address, PAUSE));
+    let progress = || runtimes.load(async || clients.progress(RESPONSES).await);
     let mut serving = first;
     let mut quiet = Vec::new();
     let mut busy = Vec::new();
     // Both take turns, since the machine may be busy with something else.
-    clients.progress(RESPONSES).await;
+    progress();
     for _ in 0..RESTARTS {
         drop(clients.take_times());
-        clients.progress(RESPONSES).await;
+        progress();
         quiet.extend(clients.take_times());
-        serving = way.restart(serving).await;
-        clients.progress(RESPONSES).await;
+        serving = runtimes.serve(async || way.restart(serving).await);
+        progress();
         busy.extend(clients.take_times());
     }
-    let failures = clients.end().await.len();
-    serving.stop().await;
+    let failures = runtimes.load(async || clients.end().await).len();
+    runtimes.serve(async || serving.stop().await);
     let requests = busy.len();
     let ratio = ratio(quantile(&mut busy, 0.99), quantile(&mut quiet, 0.99));
     let shown = |times: &mut Vec<Duration>| {

@@ -12,8 +12,8 @@ use relayer_rest_host::registry::{
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate, patient};
 use relayer_rest_tests::wait::until;
-use tokio::runtime::Runtime;
 
+use crate::cores::Runtimes;
 use crate::in_process::{micros, ratio};
 use crate::publishing::clients_of;
 use crate::report::{Report, Target};
@@ -21,24 +21,20 @@ use crate::report::{Report, Target};
 /// The number of rounds. In each, all take turns; the median round counts.
 const ROUNDS: usize = 7;
 
-pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    runtime.block_on(async {
-        let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
-        let server = Arc::new(TestServer::builder().limits(&limits).start().await);
-        misses(&server, "warm").await;
-        let mut rounds = Vec::new();
-        for number in 0..ROUNDS {
-            rounds.push(round(&server, number).await);
-        }
-        let compared: u64 = rounds.iter().map(|round| round.shadow.requests).sum();
-        let dropped: u64 = rounds.iter().map(|round| round.shadow.dropped).sum();
-        let what = format!(
-            "p99 of misses of /chains while they are shadowed ({compared} compared, {dropped} dropped)"
-        );
-        add(report, what, &rounds, |round| (round.busy, round.quiet), Target::AtMost(1.2));
-        let what = "p99 of misses of /chains without a shadow, to before the shadow";
-        add(report, what.to_owned(), &rounds, |round| (round.after, round.quiet), Target::None);
-    });
+pub(crate) fn measure(report: &mut Report, runtimes: &Runtimes) {
+    let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
+    let start = async || TestServer::builder().limits(&limits).start().await;
+    let server = Arc::new(runtimes.serve(start));
+    runtimes.load(async || misses(&server, "warm").await);
+    let rounds: Vec<_> = (0..ROUNDS).map(|number| round(runtimes, &server, number)).collect();
+    let compared: u64 = rounds.iter().map(|round| round.shadow.requests).sum();
+    let dropped: u64 = rounds.iter().map(|round| round.shadow.dropped).sum();
+    let what = format!(
+        "p99 of misses of /chains while they are shadowed ({compared} compared, {dropped} dropped)"
+    );
+    add(report, what, &rounds, |round| (round.busy, round.quiet), Target::AtMost(1.2));
+    let what = "p99 of misses of /chains without a shadow, to before the shadow";
+    add(report, what.to_owned(), &rounds, |round| (round.after, round.quiet), Target::None);
 }
 
 /// A median and a 99th percentile.
@@ -68,26 +64,27 @@ fn add(
     report.add(what, (shown(median.0), shown(median.1)), of_p99(median), target);
 }
 
-async fn round(server: &Arc<TestServer>, number: usize) -> Round {
-    let quiet = misses(server, &format!("quiet-{number}")).await;
-    let swapping = tokio::spawn({
+fn round(runtimes: &Runtimes, server: &Arc<TestServer>, number: usize) -> Round {
+    let measure = |name| runtimes.load(async || misses(server, &format!("{name}-{number}")).await);
+    let quiet = measure("quiet");
+    let swapping = runtimes.spawn({
         let server = Arc::clone(server);
         let shadow = Some(Shadow::new(ShadowTime::MAX));
         let new = component::noted(DEFAULT_MODULE, &number.to_string());
         async move { server.swap_as(Candidate { shadow, ..candidate(new) }).await }
     });
     let status = || server.api().status().candidate.and_then(|candidate| candidate.shadow);
-    until("the shadow begins", || status().is_some()).await;
-    let busy = misses(server, &format!("busy-{number}")).await;
+    runtimes.load(async || until("the shadow begins", || status().is_some()).await);
+    let busy = measure("busy");
     assert!(server.api().cancel_shadow());
-    let report = swapping.await.unwrap();
+    let report = runtimes.load(async || swapping.await.unwrap());
     let reason = Rejection::Cancelled;
     assert!(
         matches!(report.outcome, SwapOutcome::Rejected { reason: found, .. } if found == reason)
     );
     let shadow = report.shadow.expect("there was a shadow");
     assert_eq!(shadow.unexpected, 0, "the modules are equal");
-    let after = misses(server, &format!("after-{number}")).await;
+    let after = measure("after");
     Round { quiet, busy, after, shadow }
 }
 

@@ -24,11 +24,10 @@ use relayer_rest_tests::server::{TestServer, engine};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::runtime::Runtime;
 use tokio::time::sleep;
 use tokio_rustls::rustls::ClientConfig;
 
-use crate::cores::Cores;
+use crate::cores::{Cores, Runtimes};
 use crate::in_process::{micros, ratio};
 use crate::relayers::{self, PATHS};
 use crate::report::{Report, Target};
@@ -47,13 +46,12 @@ const ROUND: Duration = Duration::from_millis(800);
 const SIZES: [u64; 3] = [10, 700, 5_000];
 
 /// Measures hits and misses, with the load on other cores than the servers, as all parts here.
-pub(crate) fn measure(report: &mut Report) {
-    let runtime = runtime();
+pub(crate) fn measure(report: &mut Report, runtimes: &Runtimes) {
     let start = |response_cache, workers| {
         let limits = Limits { response_cache, ..Limits::default() };
-        let server = Cores::Server.run(|| {
+        let server = runtimes.serve(async || {
             let module = Module::embedded(&engine(&limits)).unwrap();
-            runtime.block_on(TestServer::builder().module(module).without_state().start())
+            TestServer::builder().module(module).without_state().start().await
         });
         relayers::fill(&server.publisher, workers);
         server
@@ -64,30 +62,25 @@ pub(crate) fn measure(report: &mut Report) {
             if workers != 700 && path != "/state" {
                 continue;
             }
-            hits(report, &runtime, server.address, path, workers);
+            hits(report, runtimes, server.address, path, workers);
         }
         if workers == 700 {
-            compressed(report, &runtime, server.address);
+            compressed(report, runtimes, server.address);
             changing(report, &server);
         }
     }
     let server = start(ByteSize::b(0), 700);
     for path in ["/chains", "/state"] {
-        let axum = runtime.block_on(servers::axum(server.address));
+        let axum = runtimes.serve(async || servers::axum(server.address).await);
         let load = Load::new(path, ROUND);
         let what = format!("miss on {path} with 700 workers over a socket, to axum");
         compare(report, &what, &load, (server.address, axum), Target::None);
     }
 }
 
-/// Returns a runtime whose threads have the cores of servers.
-fn runtime() -> Runtime {
-    Cores::Server.run(|| Runtime::new().unwrap())
-}
-
-fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, workers: u64) {
+fn hits(report: &mut Report, runtimes: &Runtimes, ours: SocketAddr, path: &str, workers: u64) {
     let load = Load::new(path, ROUND);
-    let bare = runtime.block_on(bare_hyper::start(ours, path));
+    let bare = runtimes.serve(async || bare_hyper::start(ours, path).await);
     let what = format!("hit on {path} with {workers} workers, to bare hyper");
     compare(report, &what, &load, (ours, bare), Target::AtLeast(0.95));
     let target = match (path, workers) {
@@ -95,7 +88,7 @@ fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, wo
         ("/state", 700) => Target::AtLeast(8.0),
         _ => Target::None,
     };
-    let axum = runtime.block_on(servers::axum(ours));
+    let axum = runtimes.serve(async || servers::axum(ours).await);
     let what = format!("hit on {path} with {workers} workers, to axum");
     compare(report, &what, &load, (ours, axum), target);
     if workers == 700 {
@@ -107,22 +100,19 @@ fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, wo
 
 /// Compares a server that counts requests, and whose metrics are read each second, with one
 /// that does not count them.
-pub(crate) fn measure_metrics(report: &mut Report) {
-    let runtime = runtime();
-    let (plain, metered) = Cores::Server.run(|| {
+pub(crate) fn measure_metrics(report: &mut Report, runtimes: &Runtimes) {
+    let (plain, metered) = runtimes.serve(async || {
         let module = Module::embedded(&engine(&Limits::default())).unwrap();
         let builder = || TestServer::builder().module(module.clone());
-        let plain = runtime.block_on(builder().start());
-        (plain, runtime.block_on(builder().metered().start()))
+        (builder().start().await, builder().metered().start().await)
     });
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("control.sock");
     let state = metered.publisher.reader();
-    let _runtime = runtime.enter();
-    let control = ControlServer::new(Arc::clone(&metered.registry), state)
-        .with_socket(ControlSocket::bind(&path).unwrap());
-    tokio::spawn(control.serve());
-    let reads = tokio::spawn(read_metrics(path.clone()));
+    let control = ControlServer::new(Arc::clone(&metered.registry), state);
+    let socket = runtimes.serve(async || ControlSocket::bind(&path).unwrap());
+    runtimes.spawn(control.with_socket(socket).serve());
+    let reads = runtimes.spawn(read_metrics(path.clone()));
     let load = Load::new("/chains", ROUND);
     let what = "hit on /chains with metrics, to without";
     let round = |_| (load.run(metered.address), load.run(plain.address));
@@ -133,10 +123,9 @@ pub(crate) fn measure_metrics(report: &mut Report) {
 }
 
 /// Compares servers that send traces and metrics to a collector with one that does not.
-pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
-    let collector = runtime.block_on(Collector::start());
-    let start = |program: Program| Cores::Server.run(|| runtime.block_on(program.start()));
-    let plain = start(Program::server());
+pub(crate) fn measure_otlp(report: &mut Report, runtimes: &Runtimes) {
+    let collector = runtimes.load(Collector::start);
+    let plain = runtimes.serve(async || Program::server().start().await);
     for (sampled, sampler, ratio) in [
         ("all requests sampled", "parentbased_always_on", ""),
         ("one of 100 requests sampled", "parentbased_traceidratio", "0.01"),
@@ -146,21 +135,21 @@ pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
             .env("OTEL_METRIC_EXPORT_INTERVAL", "1000")
             .env("OTEL_TRACES_SAMPLER", sampler)
             .env("OTEL_TRACES_SAMPLER_ARG", ratio);
-        let exporting = start(program);
+        let exporting = runtimes.serve(async || program.start().await);
         let load = Load::new("/chains", ROUND);
         let what = format!("hit on /chains with OpenTelemetry, {sampled}, to without");
         compare(report, &what, &load, (exporting.address(), plain.address()), Target::None);
-        runtime.block_on(exporting.stop());
+        runtimes.serve(async || exporting.stop().await);
     }
     let received = collector.received();
     assert!(!received.spans.is_empty() && !received.metrics.is_empty(), "nothing was exported");
-    runtime.block_on(plain.stop());
+    runtimes.serve(async || plain.stop().await);
 }
 
 /// Compares servers that keep capsules with servers that do not, for hits, and for misses: without
 /// a cache. Two servers without capsules are compared as well, which shows the differences without
 /// a cause. These are mostly those of two processes, so each kind is started several times.
-pub(crate) fn measure_capsules(report: &mut Report, runtime: &Runtime) {
+pub(crate) fn measure_capsules(report: &mut Report, runtimes: &Runtimes) {
     let files = Folder::new();
     let without_cache = files.write("miss.toml", "[module.limits]\nresponse-cache = '0B'");
     let with_cache = files.write("hit.toml", "");
@@ -169,15 +158,16 @@ pub(crate) fn measure_capsules(report: &mut Report, runtime: &Runtime) {
         let start = || {
             let program = || Program::server().args(["--config", settings]);
             let keeping = program().args(["--capsules", &folder]);
-            [keeping, program(), program()].map(|program| runtime.block_on(program.start()))
+            [keeping, program(), program()]
+                .map(|program| runtimes.serve(async || program.start().await))
         };
         let load = Load::new("/chains", ROUND);
         let mut rounds = Vec::new();
         for _ in 0..CAPSULE_STARTS {
-            let servers = Cores::Server.run(start);
+            let servers = start();
             Cores::Load.run(|| measure_each(&servers, &load, &mut rounds));
             for server in servers {
-                runtime.block_on(server.stop());
+                runtimes.serve(async || server.stop().await);
             }
         }
         for (server, of, to, [rate, time]) in [
@@ -215,7 +205,7 @@ fn measure_each(servers: &[Serving; 3], load: &Load, rounds: &mut Vec<[(Served, 
 }
 
 /// Compares hits over TLS with those of bare hyper behind rustls.
-pub(crate) fn measure_tls(report: &mut Report) {
+pub(crate) fn measure_tls(report: &mut Report, runtimes: &Runtimes) {
     let authority = Authority::new();
     let issued = authority.issue("localhost");
     let files = Folder::new();
@@ -225,19 +215,16 @@ pub(crate) fn measure_tls(report: &mut Report) {
     listen.tls = vec![CertificateConfig { certificate, key }];
     let client = ClientConfig::builder().with_root_certificates(authority.roots());
     let client = Arc::new(client.with_no_client_auth());
-    let runtime = runtime();
-    let servers = || {
-        let plain = runtime.block_on(TestServer::builder().without_state().start());
-        let ours = runtime.block_on(TestServer::builder().without_state().listen(listen).start());
-        for server in [&plain, &ours] {
-            relayers::fill(&server.publisher, 700);
-        }
-        let bare = |path| runtime.block_on(bare_hyper::start_tls(plain.address, path, &issued));
-        let bare = ["/version", "/chains", "/state"].map(|path| (path, bare(path)));
-        (plain, ours, bare)
-    };
-    let (_plain, ours, bare) = Cores::Server.run(servers);
-    for (path, bare) in bare {
+    let (plain, ours) = runtimes.serve(async || {
+        let builder = || TestServer::builder().without_state();
+        (builder().start().await, builder().listen(listen).start().await)
+    });
+    for server in [&plain, &ours] {
+        relayers::fill(&server.publisher, 700);
+    }
+    for path in ["/version", "/chains", "/state"] {
+        let bare =
+            runtimes.serve(async || bare_hyper::start_tls(plain.address, path, &issued).await);
         let load = Load { tls: Some(Arc::clone(&client)), ..Load::new(path, ROUND) };
         let what = format!("hit on {path} with 700 workers over TLS, to bare hyper with rustls");
         let ours = ours.address;
@@ -260,9 +247,9 @@ async fn read_metrics(path: PathBuf) {
 }
 
 /// Measures a client that accepts compressed responses, as browsers do.
-fn compressed(report: &mut Report, runtime: &Runtime, ours: SocketAddr) {
+fn compressed(report: &mut Report, runtimes: &Runtimes, ours: SocketAddr) {
     let mut load = Load::new("/state", ROUND);
-    let axum = runtime.block_on(servers::axum(ours));
+    let axum = runtimes.serve(async || servers::axum(ours).await);
     load.headers = "accept-encoding: zstd\r\n";
     let what = "hit on /state with 700 workers, compressed, to axum, which does not";
     compare(report, what, &load, (ours, axum), Target::None);

@@ -15,9 +15,8 @@ use relayer_rest_tests::component;
 use relayer_rest_tests::measure::quantile;
 use relayer_rest_tests::server::{TestServer, engine, extension};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::runtime::Runtime;
 
-use crate::cores::Cores;
+use crate::cores::{Cores, Runtimes};
 use crate::in_process::micros;
 use crate::report::{Report, Target};
 
@@ -33,19 +32,36 @@ const WAIT: Duration = Duration::from_millis(500);
 /// The length of a measurement.
 const TIME: Duration = Duration::from_secs(5);
 
-pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    let server = runtime.block_on(serve());
-    let mut alone = spin(server.address, 1);
+pub(crate) fn measure(report: &mut Report, runtimes: &Runtimes) {
+    let server = runtimes.serve(serve);
+    Cores::Load.run(|| endless(report, server.address));
+    for (path, others, what) in [
+        // Short enough to run on the threads that accept their requests, and as many as may run
+        // at once.
+        ("/chain/", (SPINNING, "GET", "/ext/short"), "takes 1.5 ms"),
+        // So many that they wait for their turn on these threads.
+        ("/chain/", (1_000, "GET", "/ext/shorter"), "takes 0.2 ms"),
+        // Guests that end at once, with large responses to process.
+        ("/version", (8, "HEAD", "/ext/large"), "responds with 32 MiB"),
+        ("/chain/", (8, "HEAD", "/ext/large"), "responds with 32 MiB"),
+    ] {
+        let server = runtimes.serve(serve);
+        Cores::Load.run(|| beside(report, server.address, path, others, what));
+    }
+}
+
+fn endless(report: &mut Report, address: SocketAddr) {
+    let mut alone = spin(address, 1);
     let limit = Target::AtMost(2.0);
     late(report, "how late a 504 comes to one client alone", LIMIT, &mut alone[1], limit);
     let what = "how late a thread has used as much processor time";
-    late(report, what, LIMIT, &mut native(), Target::None);
+    late(report, what, LIMIT, &mut Cores::Server.run(native), Target::None);
     for (what, path) in [("cached", "/version"), ("uncached", "/chain/")] {
-        let mut quiet = watch(server.address, path);
-        let spinning = thread::spawn(move || spin(server.address, SPINNING));
-        let timers = thread::spawn(timers);
+        let mut quiet = watch(address, path);
+        let spinning = thread::spawn(move || spin(address, SPINNING));
+        let timers = Cores::Server.spawn(timers);
         thread::sleep(Duration::from_millis(100));
-        let mut busy = watch(server.address, path);
+        let mut busy = watch(address, path);
         let quiet = quantile(&mut quiet, 0.99);
         let busy = quantile(&mut busy, 0.99);
         let [mut starved, timed_out] = spinning.join().unwrap();
@@ -69,38 +85,6 @@ fn late(report: &mut Report, what: &str, limit: Duration, times: &mut [Duration]
     report.add(name, (micros(limit + late), micros(limit)), ticks, target);
 }
 
-/// Measures next to guests that end within two ticks: short enough to run on the threads
-/// that accept their requests, and as many as may run at once.
-pub(crate) fn measure_short(report: &mut Report, runtime: &Runtime) {
-    let server = runtime.block_on(serve());
-    let others = (SPINNING, "GET", "/ext/short");
-    beside(report, server.address, "/chain/", others, "a module that takes 1.5 ms");
-}
-
-/// Measures next to many requests that wait for their turn on the threads of their sockets. The load
-/// has other cores, so that it does not limit their number.
-pub(crate) fn measure_turns(report: &mut Report) {
-    let (_runtime, server) = Cores::Server.run(|| {
-        // Its threads have the cores of this one.
-        let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(serve());
-        (runtime, server)
-    });
-    let others = (1_000, "GET", "/ext/shorter");
-    let what = "a module that takes 0.2 ms, from other cores";
-    let address = server.address;
-    Cores::Load.run(|| beside(report, address, "/chain/", others, what));
-}
-
-/// Measures next to guests that end at once, with large responses to process.
-pub(crate) fn measure_large(report: &mut Report, runtime: &Runtime) {
-    for path in ["/version", "/chain/"] {
-        let server = runtime.block_on(serve());
-        let others = (8, "HEAD", "/ext/large");
-        beside(report, server.address, path, others, "a module that responds with 32 MiB");
-    }
-}
-
 fn beside(
     report: &mut Report,
     address: SocketAddr,
@@ -109,7 +93,7 @@ fn beside(
     what: &str,
 ) {
     let mut quiet = watch(address, path);
-    let busy = thread::spawn(move || busy(address, clients, method, extension));
+    let busy = thread::spawn(move || send(address, clients, method, extension));
     thread::sleep(Duration::from_millis(100));
     let mut watched = watch(address, path);
     busy.join().unwrap();
@@ -117,13 +101,13 @@ fn beside(
     let watched = quantile(&mut watched, 0.99);
     let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
     let name = format!(
-        "p99 of {path}, {}cached, with {clients} clients on {what}; ms more than quiet",
+        "p99 of {path}, {}cached, with {clients} clients on a module that {what}; ms more than quiet",
         if path.ends_with('/') { "un" } else { "" }
     );
     report.add(name, (micros(watched), micros(quiet)), more, Target::AtMost(5.0));
 }
 
-fn busy(address: SocketAddr, clients: u32, method: &'static str, extension: &'static str) {
+fn send(address: SocketAddr, clients: u32, method: &'static str, extension: &'static str) {
     on_a_thread(async move {
         let clients: Vec<_> = (0..clients)
             .map(|number| {

@@ -10,8 +10,8 @@ use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::SwapOutcome;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate};
-use tokio::runtime::Runtime;
 
+use crate::cores::Runtimes;
 use crate::in_process::{micros, ratio};
 use crate::publishing::clients;
 use crate::report::{Report, Target};
@@ -19,22 +19,17 @@ use crate::report::{Report, Target};
 /// The number of rounds. In each, both take turns; the median round counts.
 const ROUNDS: usize = 3;
 
-pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    runtime.block_on(async {
-        let server = Arc::new(TestServer::start().await);
-        clients(&server).await;
-        let mut rounds = Vec::new();
-        for _ in 0..ROUNDS {
-            rounds.push(round(&server).await);
-        }
-        rounds.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
-        let round = &rounds[ROUNDS / 2];
-        let swaps = round.swaps_a_second;
-        let what = format!("p99 of /chains while {swaps:.1} modules are swapped a second");
-        let shown = |(p50, p99)| format!("{} (p50 {})", micros(p99), micros(p50));
-        let figures = (shown(round.busy), shown(round.quiet));
-        report.add(what, figures, round.ratio(), Target::AtMost(1.5));
-    });
+pub(crate) fn measure(report: &mut Report, runtimes: &Runtimes) {
+    let server = Arc::new(runtimes.serve(TestServer::start));
+    runtimes.load(async || clients(&server).await);
+    let mut rounds: Vec<_> = (0..ROUNDS).map(|_| round(runtimes, &server)).collect();
+    rounds.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    let round = &rounds[ROUNDS / 2];
+    let swaps = round.swaps_a_second;
+    let what = format!("p99 of /chains while {swaps:.1} modules are swapped a second");
+    let shown = |(p50, p99)| format!("{} (p50 {})", micros(p99), micros(p50));
+    let figures = (shown(round.busy), shown(round.quiet));
+    report.add(what, figures, round.ratio(), Target::AtMost(1.5));
 }
 
 /// The median and the 99th percentile on a quiet server and during swaps.
@@ -50,15 +45,16 @@ impl Round {
     }
 }
 
-async fn round(server: &Arc<TestServer>) -> Round {
-    let quiet = clients(server).await;
+fn round(runtimes: &Runtimes, server: &Arc<TestServer>) -> Round {
+    let quiet = runtimes.load(async || clients(server).await);
     let done = Arc::new(AtomicBool::new(false));
-    let swapping = tokio::spawn(swap_on(Arc::clone(server), Arc::clone(&done)));
+    let swapping = runtimes.spawn(swap_on(Arc::clone(server), Arc::clone(&done)));
     let start = Instant::now();
-    let busy = clients(server).await;
+    let busy = runtimes.load(async || clients(server).await);
     let seconds = start.elapsed().as_secs_f64();
     done.store(true, Relaxed);
-    Round { quiet, busy, swaps_a_second: f64::from(swapping.await.unwrap()) / seconds }
+    let swaps = runtimes.load(async || swapping.await.unwrap());
+    Round { quiet, busy, swaps_a_second: f64::from(swaps) / seconds }
 }
 
 async fn swap_on(server: Arc<TestServer>, done: Arc<AtomicBool>) -> u32 {
