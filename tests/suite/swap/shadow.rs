@@ -1,12 +1,15 @@
 //! Does a shadow compare a candidate on the requests of clients as they come, without an effect on
 //! them, and does it decide about the candidate?
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use relayer_rest_host::module::Digest;
 use relayer_rest_host::registry::{
-    Candidate, ChangeKind, Rejection, Shadow, ShadowReport, ShadowStatus, ShadowTime, SwapOutcome,
+    Candidate, ChangeKind, Mount, Rejection, Shadow, ShadowReport, ShadowStatus, ShadowTime, SwapOutcome,
     SwapReport, SwapStep,
 };
 use relayer_rest_host::state::hermes_config::HermesConfig;
@@ -16,7 +19,10 @@ use relayer_rest_tests::server::{
     TestServer, any_dialect, candidate, engine, extension, label, patient,
 };
 use relayer_rest_tests::wait::{until, within};
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 use super::{check_rejected, server};
 
@@ -93,6 +99,61 @@ async fn complete_as(
         }
     }
     panic!("no shadow was long enough");
+}
+
+/// Sends a request when the swap writes its first line to the log after the shadow is shown: before
+/// the swap, which is on the same thread, goes on.
+struct RequestOnceShown {
+    mount: Arc<Mount>,
+    address: SocketAddr,
+    is_sent: AtomicBool,
+}
+
+impl Subscriber for RequestOnceShown {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event()
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        if self.mount.has_shadow() && !self.is_sent.swap(true, SeqCst) {
+            let mut stream = TcpStream::connect(self.address).unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).unwrap();
+            assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+        }
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        unreachable!("spans are disabled")
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_shadow_receives_all_requests_since_it_is_shown() {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(server(&json("{}"), &patient()));
+    let subscriber = Arc::new(RequestOnceShown {
+        mount: server.api(),
+        address: server.address,
+        is_sent: AtomicBool::new(false),
+    });
+    // It ends at the difference of the only request; without that, at its time.
+    let time = ShadowTime::try_from(Duration::from_mins(5)).unwrap();
+    let shadow = Some(Shadow { abort: true, ..Shadow::new(time) });
+    let candidate = Candidate { shadow, ..any_dialect(json("[]")) };
+    let _log = tracing::subscriber::set_default(Arc::clone(&subscriber));
+    let report = runtime.block_on(within("the end of the shadow", server.swap_as(candidate)));
+    assert!(subscriber.is_sent.load(SeqCst), "no line was logged while the shadow was shown");
+    check_rejected(&report, Rejection::Differences, &["GET /: "]);
 }
 
 /// The processor time counts, and not the time of a busy machine.
