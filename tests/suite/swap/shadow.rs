@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use relayer_rest_host::module::Digest;
 use relayer_rest_host::registry::{
-    Candidate, ChangeKind, Mount, Rejection, Shadow, ShadowReport, ShadowStatus, ShadowTime, SwapOutcome,
-    SwapReport, SwapStep,
+    Candidate, ChangeKind, Mount, Rejection, Shadow, ShadowReport, ShadowStatus, ShadowTime,
+    SwapOutcome, SwapReport, SwapStep,
 };
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{Object, RelayerState, Worker};
@@ -18,7 +18,7 @@ use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::server::{
     TestServer, any_dialect, candidate, engine, extension, label, patient,
 };
-use relayer_rest_tests::wait::{until, within};
+use relayer_rest_tests::wait::{DEADLINE, until, within};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tracing::span::{Attributes, Id, Record};
@@ -117,6 +117,7 @@ impl Subscriber for RequestOnceShown {
     fn event(&self, _: &Event<'_>) {
         if self.mount.has_shadow() && !self.is_sent.swap(true, SeqCst) {
             let mut stream = TcpStream::connect(self.address).unwrap();
+            stream.set_read_timeout(Some(DEADLINE)).unwrap();
             stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
             let mut response = String::new();
             stream.read_to_string(&mut response).unwrap();
@@ -138,7 +139,7 @@ impl Subscriber for RequestOnceShown {
 }
 
 #[test]
-fn a_shadow_receives_all_requests_since_it_is_shown() {
+fn a_shadow_receives_all_requests_once_it_is_shown() {
     let runtime = Runtime::new().unwrap();
     let server = runtime.block_on(server(&json("{}"), &patient()));
     let subscriber = Arc::new(RequestOnceShown {

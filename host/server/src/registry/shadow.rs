@@ -57,7 +57,6 @@ pub(super) struct ShadowRun {
     /// The name of the candidate in messages.
     pub(super) name: String,
     pub(super) options: Shadow,
-    pub(super) session: Arc<ShadowSession>,
     pub(super) state: StateReader,
 }
 
@@ -85,6 +84,7 @@ enum End {
 /// The comparisons of a shadow so far.
 pub(super) struct Comparisons {
     run: ShadowRun,
+    session: Arc<ShadowSession>,
     misses: TappedRuns,
     tally: Tally,
     /// Without a maximum, no processor times are compared.
@@ -108,7 +108,9 @@ struct Runs {
 impl ShadowRun {
     /// Begins the shadow: misses are received from now on, and not only once its thread runs.
     pub(super) fn begin(self) -> Comparisons {
+        let totals = Arc::clone(self.service.slot.counts.shadows());
         Comparisons {
+            session: Arc::new(ShadowSession::new(self.options.time, totals)),
             misses: self.service.cache.tap(self.active.module()),
             tally: Tally::new(self.options.expected.clone()),
             slowdown: self.options.max_slowdown.map(|max| Slowdown::new(max, self.active.module())),
@@ -123,6 +125,11 @@ impl ShadowRun {
 }
 
 impl Comparisons {
+    /// Returns the shadow as other tasks see it.
+    pub(super) fn session(&self) -> &Arc<ShadowSession> {
+        &self.session
+    }
+
     /// Runs the shadow until its end. It is cancelled when the returned future is dropped.
     pub(super) async fn run(self) -> io::Result<ShadowResult> {
         let name = escape_control(&self.run.name);
@@ -134,7 +141,7 @@ impl Comparisons {
 
     async fn complete(mut self) -> ShadowResult {
         let start = Instant::now();
-        let session = Arc::clone(&self.run.session);
+        let session = Arc::clone(&self.session);
         let mut responses = Vec::new();
         let end = tokio::select! {
             biased;
@@ -143,7 +150,7 @@ impl Comparisons {
         };
         self.misses.discard();
         self.set_dropped();
-        let tally = self.run.session.tally();
+        let tally = self.session.tally();
         let report = ShadowReport {
             seconds: start.elapsed().as_secs_f64(),
             requests: tally.requests,
@@ -174,7 +181,7 @@ impl Comparisons {
             let Some(miss) = self.misses.next().await else { break };
             self.compare_miss(miss).await;
         }
-        if self.passes() && self.run.session.tally().requests >= self.run.options.min_requests {
+        if self.passes() && self.session.tally().requests >= self.run.options.min_requests {
             self.compare_frequent(responses).await;
         }
         End::Time
@@ -225,13 +232,13 @@ impl Comparisons {
         self.candidate.record(run.time, run.memory, run.response.is_err());
         let after = run.response.as_deref();
         let comparison = self.tally.compare(&miss.request, before, after);
-        self.run.session.compared(comparison);
+        self.session.compared(comparison);
     }
 
     /// Compares the responses to the most frequent requests on the newest state, since they may
     /// have been cached all the time. The candidate's are for the cache.
     async fn compare_frequent(&mut self, responses: &mut Vec<Arc<RecordedResponse>>) {
-        let ShadowRun { service, active, candidate, state, session, .. } = &self.run;
+        let ShadowRun { service, active, candidate, state, .. } = &self.run;
         let permits = service.cache.compression_permits();
         // Its counters are separate, so that the comparison does not count as requests of clients.
         let active_apart = active.module().clone().afresh();
@@ -250,7 +257,7 @@ impl Comparisons {
             };
             let after = run::measured(candidate, &request, &snapshot, permits).await.response;
             let comparison = self.tally.compare(&request, before.as_deref(), after.as_deref());
-            session.differs(comparison);
+            self.session.differs(comparison);
             let Ok(after) = after else { continue };
             after.set_hits(hits);
             bytes += after.plain().body.len();
@@ -263,7 +270,7 @@ impl Comparisons {
 
     /// Returns whether no difference occurred that is not expected.
     fn passes(&self) -> bool {
-        self.run.session.tally().unexpected == 0
+        self.session.tally().unexpected == 0
     }
 
     /// Returns whether enough requests show already that the candidate is too slow.
@@ -272,8 +279,8 @@ impl Comparisons {
     }
 
     fn set_dropped(&self) {
-        let compared = self.run.session.tally().requests;
-        self.run.session.set_dropped(self.misses.dropped() + self.received - compared);
+        let compared = self.session.tally().requests;
+        self.session.set_dropped(self.misses.dropped() + self.received - compared);
     }
 
     fn rejection(&self, end: End, report: &ShadowReport) -> Option<(Rejection, String)> {

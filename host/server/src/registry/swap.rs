@@ -18,7 +18,7 @@ use super::deployment::{Deployment, Progress};
 use super::preflight::{Preflight, PreflightReport, PreflightThread, Rejected};
 use super::report::{Rejection, SwapOutcome, SwapReport, SwapStep};
 use super::service::ModuleService;
-use super::shadow::{Shadow, ShadowResult, ShadowRun, ShadowSession};
+use super::shadow::{Shadow, ShadowResult, ShadowRun};
 use crate::cache::RecordedResponse;
 
 /// A swap of a mount's module.
@@ -178,21 +178,18 @@ impl Swap<'_> {
             );
             return Err((Rejection::TooFewRequests, message));
         };
-        let totals = Arc::clone(self.service.slot.counts.shadows());
-        let session = Arc::new(ShadowSession::new(options.time, totals));
+        let time = options.time.get();
         let run = ShadowRun {
             service: Arc::clone(self.service),
             active: Arc::clone(active),
             candidate: module.clone(),
             name: name.clone(),
-            session: Arc::clone(&session),
             options,
             state: self.state.clone(),
         };
-        let time = run.options.time.get();
         let comparisons = run.begin();
-        // After that, so that no miss is lost to a client that sees the shadow.
-        let _step = progress.begin_shadow(&session);
+        // It receives misses before clients see it.
+        let _step = progress.begin_shadow(comparisons.session());
         info!(%mount, candidate = name, ?time, "shadow started");
         let result = comparisons.run().await.map_err(|error| {
             let message =
