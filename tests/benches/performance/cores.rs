@@ -73,12 +73,12 @@ impl Runtimes {
         Self { servers: new(Cores::Server), clients: new(Cores::Load) }
     }
 
-    /// Runs what starts or changes a server. The processes that it starts have the cores of servers.
+    /// Starts or changes a server, on its cores, which its processes have, too.
     pub(crate) fn serve<T: Send>(&self, serve: impl AsyncFnOnce() -> T + Send) -> T {
         Cores::Server.run(|| self.servers.block_on(serve()))
     }
 
-    /// Starts what a server does meanwhile.
+    /// Spawns a task on the runtime of servers.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         serve: impl Future<Output = T> + Send + 'static,
@@ -86,7 +86,7 @@ impl Runtimes {
         self.servers.spawn(serve)
     }
 
-    /// Runs clients.
+    /// Runs clients, on their cores.
     pub(crate) fn load<T: Send>(&self, load: impl AsyncFnOnce() -> T + Send) -> T {
         Cores::Load.run(|| self.clients.block_on(load()))
     }

@@ -56,7 +56,6 @@ fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |part: &str| only.is_empty() || only.iter().any(|only| only == part);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let runtimes = Runtimes::new();
     let mut report = Report::default();
     println!("{}\n", report::machine());
     if wanted("memory") {
@@ -67,40 +66,40 @@ fn main() {
         in_process::measure(&mut report, &runtime, &module);
     }
     if wanted("hits") {
-        sockets::measure(&mut report, &runtimes);
+        sockets::measure(&mut report, &Runtimes::new());
     }
     if wanted("metrics") {
-        sockets::measure_metrics(&mut report, &runtimes);
+        sockets::measure_metrics(&mut report, &Runtimes::new());
     }
     if wanted("otlp") {
-        sockets::measure_otlp(&mut report, &runtimes);
+        sockets::measure_otlp(&mut report, &Runtimes::new());
     }
     if wanted("capsules") {
-        sockets::measure_capsules(&mut report, &runtimes);
+        sockets::measure_capsules(&mut report, &Runtimes::new());
     }
     if wanted("tls") {
-        sockets::measure_tls(&mut report, &runtimes);
+        sockets::measure_tls(&mut report, &Runtimes::new());
     }
     if wanted("starting") {
         starting::measure(&mut report, &runtime);
     }
     if wanted("swapping") {
-        swapping::measure(&mut report, &runtimes);
+        swapping::measure(&mut report, &Runtimes::new());
     }
     if wanted("shadowing") {
-        shadowing::measure(&mut report, &runtimes);
+        shadowing::measure(&mut report, &Runtimes::new());
     }
     if wanted("restarting") {
-        restarting::measure(&mut report, &runtimes);
+        restarting::measure(&mut report, &Runtimes::new());
     }
     if wanted("spinning") {
-        spinning::measure(&mut report, &runtimes);
+        spinning::measure(&mut report, &Runtimes::new());
     }
     if wanted("resetting") {
-        resetting::measure(&mut report, &runtimes);
+        resetting::measure(&mut report, &Runtimes::new());
     }
     if wanted("publishing") {
-        publishing::measure(&mut report, &runtimes);
+        publishing::measure(&mut report, &Runtimes::new());
     }
     if wanted("polling") {
         polling::measure(&mut report, &runtime);

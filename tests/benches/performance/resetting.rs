@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use crate::cores::{Cores, Runtimes};
 use crate::in_process::micros;
 use crate::report::{Report, Target};
-use crate::spinning::{on_a_thread, watch};
+use crate::spinning::{noise, on_a_thread, watch};
 
 /// The time for which clients cancel requests, longer than the measurement.
 const TIME: Duration = Duration::from_secs(7);
@@ -46,7 +46,7 @@ fn beside(report: &mut Report, address: SocketAddr) {
         for (version, reset) in [("HTTP/2", reset_streams as Reset), ("HTTP/1", reset_connections)]
         {
             let mut quiet = watch(address, "/version");
-            let resetting = thread::spawn(move || reset(address, target));
+            let resetting = noise(move || reset(address, target));
             thread::sleep(Duration::from_millis(100));
             let mut watched = watch(address, "/version");
             let count = resetting.join().unwrap();

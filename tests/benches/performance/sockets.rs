@@ -12,7 +12,6 @@ use bytesize::ByteSize;
 use relayer_rest_host::config::{CertificateConfig, ListenAddress, ListenConfig};
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::bare_hyper;
 use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::collector::Collector;
@@ -112,7 +111,7 @@ pub(crate) fn measure_metrics(report: &mut Report, runtimes: &Runtimes) {
     let control = ControlServer::new(Arc::clone(&metered.registry), state);
     let socket = runtimes.serve(async || ControlSocket::bind(&path).unwrap());
     runtimes.spawn(control.with_socket(socket).serve());
-    let reads = runtimes.spawn(read_metrics(path.clone()));
+    let reads = runtimes.load(async || tokio::spawn(read_metrics(path.clone())));
     let load = Load::new("/chains", ROUND);
     let what = "hit on /chains with metrics, to without";
     let round = |_| (load.run(metered.address), load.run(plain.address));
@@ -259,35 +258,41 @@ fn compressed(report: &mut Report, runtimes: &Runtimes, ours: SocketAddr) {
 /// constant state.
 fn changing(report: &mut Report, server: &TestServer) {
     let load = Load { paths: PATHS.map(str::to_owned).to_vec(), ..Load::new("", ROUND) };
+    let run = || Cores::Load.run(|| load.run(server.address));
     let rounds: Vec<_> = (0..ROUNDS)
         .map(|_| {
-            let run = || Cores::Load.run(|| load.run(server.address));
             let quiet = run();
-            let stop = Arc::new(AtomicBool::new(false));
-            let writer = {
-                let publisher = server.publisher.clone();
-                let stop = stop.clone();
-                thread::spawn(move || publish(&publisher, &stop))
-            };
-            let changing = run();
-            stop.store(true, Relaxed);
-            writer.join().unwrap();
-            (changing, quiet)
+            let publisher = server.publisher.clone();
+            let change = move |turn| publisher.update_state(|state| state.workers[0].id = turn);
+            (while_changing(change, run), quiet)
         })
         .collect();
     let what = "load on all endpoints while the state changes 10 times a second, to while not";
     add(report, what, rounds, Target::AtLeast(0.9));
 }
 
-/// Publishes a changed state ten times a second.
-fn publish(publisher: &StatePublisher, stop: &AtomicBool) {
-    for turn in 1_000_000.. {
-        if stop.load(Relaxed) {
-            return;
+/// Runs a load while a thread with the cores of servers makes a numbered change ten times a second.
+pub(crate) fn while_changing(
+    change: impl Fn(u64) + Send + 'static,
+    run: impl FnOnce() -> Served,
+) -> Served {
+    let stop = Arc::new(AtomicBool::new(false));
+    let changing = Cores::Server.spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            for turn in 1_000_000.. {
+                if stop.load(Relaxed) {
+                    return;
+                }
+                change(turn);
+                thread::sleep(Duration::from_millis(100));
+            }
         }
-        publisher.update_state(|state| state.workers[0].id = turn);
-        thread::sleep(Duration::from_millis(100));
-    }
+    });
+    let served = run();
+    stop.store(true, Relaxed);
+    changing.join().unwrap();
+    served
 }
 
 /// Compares two servers under the same load.

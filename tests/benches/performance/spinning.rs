@@ -5,7 +5,7 @@
 
 use std::iter;
 use std::net::SocketAddr;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::{Limits, Module};
@@ -14,6 +14,7 @@ use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
 use relayer_rest_tests::measure::quantile;
 use relayer_rest_tests::server::{TestServer, engine, extension};
+use rustix::process::setpriority_process;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::cores::{Cores, Runtimes};
@@ -29,12 +30,15 @@ const LIMIT: Duration = Duration::from_millis(500);
 /// The maximum time that a request waits in the queue.
 const WAIT: Duration = Duration::from_millis(500);
 
+const LOWEST_PRIORITY: i32 = 19;
+
 /// The length of a measurement.
 const TIME: Duration = Duration::from_secs(5);
 
 pub(crate) fn measure(report: &mut Report, runtimes: &Runtimes) {
-    let server = runtimes.serve(serve);
-    Cores::Load.run(|| endless(report, server.address));
+    let alone = runtimes.serve(serve);
+    Cores::Load.run(|| endless(report, alone.address));
+    drop(alone);
     for (path, others, what) in [
         // Short enough to run on the threads that accept their requests, and as many as may run
         // at once.
@@ -58,7 +62,7 @@ fn endless(report: &mut Report, address: SocketAddr) {
     late(report, what, LIMIT, &mut Cores::Server.run(native), Target::None);
     for (what, path) in [("cached", "/version"), ("uncached", "/chain/")] {
         let mut quiet = watch(address, path);
-        let spinning = thread::spawn(move || spin(address, SPINNING));
+        let spinning = noise(move || spin(address, SPINNING));
         let timers = Cores::Server.spawn(timers);
         thread::sleep(Duration::from_millis(100));
         let mut busy = watch(address, path);
@@ -93,7 +97,7 @@ fn beside(
     what: &str,
 ) {
     let mut quiet = watch(address, path);
-    let busy = thread::spawn(move || send(address, clients, method, extension));
+    let busy = noise(move || send(address, clients, method, extension));
     thread::sleep(Duration::from_millis(100));
     let mut watched = watch(address, path);
     busy.join().unwrap();
@@ -247,6 +251,16 @@ fn timers() -> Vec<Duration> {
             all.extend(timer.await.unwrap());
         }
         all
+    })
+}
+
+/// Starts a load beside the requests that are measured. These may share its core, and must not
+/// wait for it.
+pub(crate) fn noise<T: Send + 'static>(load: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    thread::spawn(|| {
+        // Of this thread, and the threads that it starts.
+        setpriority_process(None, LOWEST_PRIORITY).unwrap();
+        load()
     })
 }
 

@@ -5,9 +5,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -223,7 +222,7 @@ fn latency(report: &mut Report, count: usize) {
         // The next change is later than the minimum interval.
         thread::sleep(LiveLimits::default().min_interval * 2);
         let start = Instant::now();
-        change(&server.publisher, 1, turn as u64);
+        Cores::Server.run(|| change(&server.publisher, 1, turn as u64));
         streams.wait(count * (turn + 1));
         times.push(start.elapsed());
     }
@@ -320,31 +319,15 @@ fn hits(report: &mut Report, count: usize) {
         let streams = Streams::open(server.address, (0..count).map(path).collect());
         let rounds = (0..HIT_ROUNDS).map(|_| {
             let without = load.run(quiet.address);
-            (while_changing(&server.publisher, || load.run(server.address)), without)
+            let publisher = server.publisher.clone();
+            let change = move |turn| change(&publisher, 1, turn);
+            (sockets::while_changing(change, || load.run(server.address)), without)
         });
         let rounds: Vec<(Served, Served)> = rounds.collect();
         drop(streams);
         let what = format!("hits next to {count} streams {what}, to without");
         sockets::add(report, &what, rounds, target);
     }
-}
-
-fn while_changing(publisher: &StatePublisher, run: impl FnOnce() -> Served) -> Served {
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for turn in 1.. {
-                if stop.load(Relaxed) {
-                    return;
-                }
-                change(publisher, 1, turn);
-                thread::sleep(Duration::from_millis(100));
-            }
-        });
-        let served = run();
-        stop.store(true, Relaxed);
-        served
-    })
 }
 
 fn patch(report: &mut Report) {
