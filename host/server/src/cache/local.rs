@@ -441,6 +441,21 @@ mod tests {
         assert!((0..MIN_HITS).any(|_| is_copy(test.hit(None).as_ref())));
     }
 
+    /// A snapshot of another publisher has the same generation, but its state does not match: a
+    /// second comparison would fail.
+    #[tokio::test]
+    async fn the_state_is_compared_once_for_each_snapshot() {
+        let mut test = CacheTest::new().await;
+        while !is_copy(test.hit(None).as_ref()) {}
+        let other = StatePublisher::new();
+        other.set_components(Vec::new());
+        assert_eq!(other.reader().peek().generation(), test.publisher.reader().peek().generation());
+        test.publisher = other;
+        assert!(is_copy(test.hit(None).as_ref()), "this generation was compared");
+        test.publisher.update_state(|state| state.chains.push("b".into()));
+        assert!(test.hit(None).is_none());
+    }
+
     #[tokio::test]
     async fn unused_copies_are_released() {
         let test = CacheTest::new().await;
