@@ -9,9 +9,9 @@
 //! that start here counted as well, they would keep the pool full, and most guests of a
 //! busy server would start here (`docs/decisions/011-one-runtime-per-core.md`).
 //!
-//! Measured on two cores: the p99 of a cached `/version`, with a hundred clients on an
-//! extension that spins, and on a quiet server
-//! (`cargo bench -p relayer-rest-tests -- spinning`).
+//! Measured on two cores, which the clients shared: the p99 of a cached `/version`, with a
+//! hundred clients on an extension that spins, and on a quiet server
+//! (`cargo bench -p relayer-rest-tests -- spinning`, whose clients have other cores now).
 //!
 //! | guests run | p99: spinning, quiet | cost of a cache miss |
 //! |---|---|---|
