@@ -22,7 +22,7 @@ use relayer_rest_tests::wait::{DEADLINE, until, within};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use super::{check_rejected, server};
 
@@ -151,6 +151,9 @@ fn a_shadow_receives_all_requests_once_it_is_shown() {
     let time = ShadowTime::try_from(Duration::from_mins(5)).unwrap();
     let shadow = Some(Shadow { abort: true, ..Shadow::new(time) });
     let candidate = Candidate { shadow, ..any_dialect(json("[]")) };
+    // With only one subscriber in the process, `tracing` asks the thread that comes first to a line
+    // whether any thread logs it, and the threads of other tests do not.
+    let _second = Dispatch::new(Arc::clone(&subscriber));
     let _log = tracing::subscriber::set_default(Arc::clone(&subscriber));
     let report = runtime.block_on(within("the end of the shadow", server.swap_as(candidate)));
     assert!(subscriber.is_sent.load(SeqCst), "no line was logged while the shadow was shown");
