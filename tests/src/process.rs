@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpriority_process, kill_process};
 
 use crate::wait::until;
 
@@ -53,6 +53,13 @@ pub fn priority(file: impl AsRef<Path>) -> String {
     let stat = fs::read_to_string(file).unwrap();
     // After the name, which is in parentheses.
     stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
+}
+
+/// Returns the nice value of threads of a host that have a lower priority, which do not raise that
+/// of the tests.
+#[must_use]
+pub fn lower_priority() -> String {
+    getpriority_process(None).unwrap().max(10).to_string()
 }
 
 /// Returns the nice values of the threads of a process with this name.

@@ -6,7 +6,7 @@ use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::ShadowStatus;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
-use relayer_rest_tests::process::thread_priorities;
+use relayer_rest_tests::process::{lower_priority, thread_priorities};
 use relayer_rest_tests::program::{Program, Serving, Spawned};
 use relayer_rest_tests::server::{label, short};
 use relayer_rest_tests::wait::{until, until_async};
@@ -98,7 +98,8 @@ async fn an_unexpected_difference_ends_the_shadow_with_abort() {
     let args = [&new, "--shadow", "7days", "--expect", &expected, "--report", &report, "--abort"];
     let swap = begin(&serving, &args).await;
     // The thread of the preflight, and that of the shadow.
-    let is_low = || thread_priorities(serving.id(), "candidates") == ["10", "10"];
+    let is_low =
+        || thread_priorities(serving.id(), "candidates") == [(); 2].map(|()| lower_priority());
     until("both threads have a lower priority", is_low).await;
     serving.connect().await.get("/x").await;
     let ended = swap.ended().await;

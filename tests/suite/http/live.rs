@@ -8,7 +8,7 @@ use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::events::Events;
 use relayer_rest_tests::folder::Folder;
-use relayer_rest_tests::process::thread_priorities;
+use relayer_rest_tests::process::{lower_priority, thread_priorities};
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::relayer;
 use relayer_rest_tests::server::{TestServer, any_dialect, engine, extension, patient};
@@ -199,7 +199,10 @@ async fn responses_to_waiting_clients_are_made_at_a_lower_priority() {
     let mut client = serving.connect().await;
     let _waiting = Events::open(&mut client, "/state", &[]).await;
     // The thread begins with its name, and then lowers its priority.
-    until("it has a lower priority", || thread_priorities(serving.id(), "live") == ["10"]).await;
+    until("it has a lower priority", || {
+        thread_priorities(serving.id(), "live") == [lower_priority()]
+    })
+    .await;
 }
 
 /// A cache must not send a stream, or the response to a request that waited, to other clients.

@@ -8,7 +8,7 @@ use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::{Rejection, SwapOutcome, SwapReport, SwapStep};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::process::{
-    children, priority, send_signal, started_child, thread_priorities,
+    children, lower_priority, priority, send_signal, started_child, thread_priorities,
 };
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{any_dialect, candidate};
@@ -152,7 +152,7 @@ async fn the_compiler_dies_with_the_server() {
     // From now on it is killed when the server ends.
     confined(compiler).await;
     // The compiler yields the processors to requests.
-    assert_eq!(priority(format!("/proc/{compiler}/stat")), "10");
+    assert_eq!(priority(format!("/proc/{compiler}/stat")), lower_priority());
     serving.signal(Signal::KILL);
     serving.ended().await;
     swapping.await.unwrap().unwrap_err();
@@ -187,7 +187,7 @@ async fn preflights_run_at_a_lower_priority() {
     let folder = Folder::new();
     let serving = serve(&folder, "").await;
     swap(&serving, component::with_response(201, "a", b"b")).await;
-    assert_eq!(thread_priorities(serving.id(), "candidates"), ["10"]);
+    assert_eq!(thread_priorities(serving.id(), "candidates"), [lower_priority()]);
 }
 
 /// The signal arrives before the server listens.
