@@ -55,8 +55,8 @@ pub fn priority(file: impl AsRef<Path>) -> String {
     stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
 }
 
-/// Returns the nice value of threads of a host that have a lower priority, which do not raise that
-/// of the tests.
+/// Returns the nice value of a host's threads with a lower priority: 10, or that of the tests if it
+/// is higher.
 #[must_use]
 pub fn lower_priority() -> String {
     getpriority_process(None).unwrap().max(10).to_string()
