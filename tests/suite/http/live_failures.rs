@@ -1,5 +1,6 @@
 //! Do clients that wait for a change get the failures of a module, and its recovery?
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::Grants;
@@ -165,6 +166,11 @@ async fn a_module_without_end_does_not_delay_the_events_of_other_mounts() {
     let event = within("the event", events.next()).await.unwrap();
     assert_eq!(event.json()["result"][0], "a");
     assert_eq!(runs(), before + 4, "more evaluations at once");
+
+    // The runs end with the server, and with them the thread that waits for them.
+    let registry = Arc::downgrade(&server.registry);
+    drop((server, events, client, streams));
+    until("nothing is left of the server", || registry.strong_count() == 0).await;
 }
 
 /// The requests of an entry may not all fail: the module may read more before it fails.

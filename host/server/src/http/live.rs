@@ -98,6 +98,8 @@ struct Shared {
     turn: AsyncMutex<()>,
     /// Wakes the evaluator: an entry is due, or the server ends.
     due: Notify,
+    /// Ends the evaluator: nobody is left who could join its runs.
+    closed: Notify,
     /// Whether the evaluator runs. It is started with the first waiter.
     evaluator: OnceLock<()>,
     /// The runtime of its thread.
@@ -135,6 +137,7 @@ impl Live {
             entries: Mutex::new(entries),
             turn: AsyncMutex::new(()),
             due: Notify::new(),
+            closed: Notify::new(),
             evaluator: OnceLock::new(),
             runtime: OnceLock::new(),
         }))
@@ -188,6 +191,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         self.0.entries().end(Instant::now());
         self.0.due.notify_one();
+        self.0.closed.notify_one();
     }
 }
 

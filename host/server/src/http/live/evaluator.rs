@@ -57,8 +57,12 @@ pub(super) async fn run(shared: Arc<Shared>, mut changes: Changes) {
             () = due => {}
         }
     }
-    // Requests may have joined these runs.
-    while running.next().await.is_some() {}
+    // Requests may have joined these runs, until the last connection has ended.
+    let joined = async { while running.next().await.is_some() {} };
+    tokio::select! {
+        () = joined => {}
+        () = shared.closed.notified() => {}
+    }
 }
 
 /// Returns a task with the answer to it, and whether the module was run for that.
