@@ -343,12 +343,12 @@ impl Serving {
     ///
     /// Panics if the output ends before.
     pub async fn printed(&mut self, text: &str) -> String {
-        let awaited = format!("a line with {text:?} in the output");
         let mut lines = String::new();
         loop {
             let start = lines.len();
+            let awaited = format!("a line with {text:?} in the output, after {lines:?}");
             let read = within(&awaited, self.stdout.read_line(&mut lines)).await.unwrap();
-            assert!(read > 0, "the output ends before {awaited}: {lines}");
+            assert!(read > 0, "the output ends before {awaited}");
             if lines[start..].contains(text) {
                 return lines;
             }
