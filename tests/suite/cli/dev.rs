@@ -201,6 +201,19 @@ async fn the_last_good_build_stays_while_others_fail() {
     serving.stop().await;
 }
 
+#[tokio::test]
+async fn variables_of_the_environment_limit_the_checks_of_a_build() {
+    let folder = Folder::new();
+    folder.write("module.bin", component::of_handler("(loop br 0) unreachable"));
+    let path = folder.as_path().to_str().unwrap();
+    let dev = Program::new(["dev", path, "--listen", "127.0.0.1:0", "--build", BUILD]);
+    let mut serving = dev.env("RELAYER_REST_SWAP_TIME", "1ms").start().await;
+    let output = serving.printed("waiting for a change").await;
+    let [problem, remedy] = ["no result within 1ms", "or RELAYER_REST_SWAP_TIME for dev"];
+    assert!(output.contains(problem) && output.contains(remedy), "{output}");
+    serving.stop().await;
+}
+
 /// A server rolls back to the module before, whose 404 hides the failure of a new route.
 #[tokio::test]
 async fn failures_of_a_new_route_are_shown_to_the_client_and_in_the_log() {

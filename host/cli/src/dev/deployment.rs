@@ -15,7 +15,7 @@ use relayer_rest_sandbox::{
 use relayer_rest_server::config::ExtensionName;
 use relayer_rest_server::registry::{
     Candidate, FailurePolicy, Mount, MountError, MountPath, MountPathError, Mounts, Registry,
-    Source, SwapOutcome, SwapReport,
+    Source, SwapLimits, SwapOutcome, SwapReport,
 };
 use relayer_rest_state::StateReader;
 
@@ -42,6 +42,8 @@ pub(super) struct Deployment {
     api: Arc<Mount>,
     /// The response headers that the module may set, although they have effects beyond its mount.
     headers: HeaderGrants,
+    /// The limits for the checks of each build.
+    swap: SwapLimits,
     /// The mount that stands for the module's before its first build, whose name is not known.
     placeholder: Arc<Mount>,
     mount: Option<Arc<Mount>>,
@@ -55,6 +57,7 @@ impl Deployment {
         dialect: Option<Dialect>,
         relayer_dialect: Dialect,
         headers: HeaderGrants,
+        swap: SwapLimits,
     ) -> Result<Self, DeploymentError> {
         // The settings that a mount needs are printed once they are known.
         let limits = Limits::default();
@@ -76,7 +79,7 @@ impl Deployment {
             None => mounts.with(Arc::clone(&placeholder))?,
         };
         let registry = Arc::new(Registry::with_mounts(mounts));
-        Ok(Self { registry, engine, state, dialect, api, headers, placeholder, mount: None })
+        Ok(Self { registry, engine, state, dialect, api, headers, swap, placeholder, mount: None })
     }
 
     /// Records the reason why the first build has failed, until one succeeds.
@@ -114,7 +117,7 @@ impl Deployment {
             let name = extension_name(file);
             Mount::empty(MountPath::for_extension(&name), &name, self.engine.clone())
         };
-        mount.with_failure_policy(FAILURES)
+        mount.with_failure_policy(FAILURES).with_swap_limits(self.swap.clone())
     }
 
     fn mounts(&self, mount: &Arc<Mount>) -> Result<Mounts, String> {

@@ -113,7 +113,8 @@ impl Swap<'_> {
                 };
                 let message = format!(
                     "mount {}: module {}: no result within {:?}{}; \
-                     raise swap.time in the settings, which a reload applies{smaller}",
+                     raise swap.time in the settings, which a reload applies, \
+                     or RELAYER_REST_SWAP_TIME for dev{smaller}",
                     self.service.path,
                     report.candidate,
                     self.limits.time,
