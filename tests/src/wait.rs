@@ -1,6 +1,6 @@
 //! Waiting for conditions. No test waits for a fixed time instead of a condition.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
@@ -9,8 +9,9 @@ use tokio::time::{sleep, timeout};
 /// lower priority, has taken more than 5 minutes then.
 pub const DEADLINE: Duration = Duration::from_mins(20);
 
-/// The interval at which a condition is checked.
-const INTERVAL: Duration = Duration::from_millis(1);
+/// The interval at which a condition is checked at first, and after a second: a check can be a
+/// request, and a module of 12 MB would be compiled beside a thousand of them a second.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
 /// Waits for a future.
 ///
@@ -37,9 +38,11 @@ pub async fn until(awaited: &str, mut condition: impl FnMut() -> bool) {
 ///
 /// Panics if it does not hold before the [`DEADLINE`]. `awaited` describes it.
 pub async fn until_async(awaited: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    let [first, last] = INTERVALS;
     let holds = async {
         while !condition().await {
-            sleep(INTERVAL).await;
+            sleep((start.elapsed() / 100).clamp(first, last)).await;
         }
     };
     within(awaited, holds).await;
