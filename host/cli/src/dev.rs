@@ -103,6 +103,9 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
         }
     }
     let settings = layers.read()?;
+    // Other variables name the sources of a server, and not those of an author.
+    let environment = Layers::with_environment(None, env::vars_os())?.without_file();
+    let swap = environment.read()?.config.swap;
     let publisher = StatePublisher::new();
     let mut sources = Sources::open(&settings, &publisher)?;
     let config = &settings.config;
@@ -117,9 +120,6 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
     let relayer_dialect = if upstream.is_some() { Dialect::V1_13 } else { Dialect::V0_7 };
     poll(upstream, sources.telemetry.take(), &publisher)?;
     let state = publisher.reader();
-    // Other variables name the sources of a server, and not those of an author.
-    let environment = Layers::with_environment(None, env::vars_os())?.without_file();
-    let swap = environment.read()?.config.swap;
     let deployment = Deployment::new(state.clone(), args.api, relayer_dialect, headers, swap)?;
     let server = Server::with_registry(Arc::clone(&deployment.registry), state)
         .with_limits(descriptors::bounded(config.http.clone(), 2))
