@@ -42,9 +42,13 @@ const LATE: Duration = Duration::from_secs(5);
 /// The time that the load runs before it is counted.
 const WARM_UP: Duration = Duration::from_mins(1);
 
-/// The time until the idle server has ended its threads for blocking work, and has returned
-/// memory: after attempts without an effect, it waits for 160 s before the next.
+/// The time until the idle server has returned memory: after attempts without an effect, it waits
+/// for 160 s before the next.
 const REST: Duration = Duration::from_mins(3);
+
+/// The time until threads for blocking work have ended, each after ten seconds without any, on a
+/// busy machine.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// The growth of the server's memory that is allowed: the greater of this percentage and
 /// this number of bytes.
@@ -238,11 +242,11 @@ async fn soak(time: Duration) -> bool {
     run(&soak, &relayer, &modules).await;
     let mut checks = vec![soak.extensions_are_as_expected().await];
     if !time.is_zero() {
-        let before = usage_at_rest(server.id()).await;
+        let before = usage_at_rest(server.id(), &relayer).await;
         let warm_up = std::mem::take(&mut soak.counts);
         soak.end = Instant::now() + time;
         run(&soak, &relayer, &modules).await;
-        checks.extend(growth(&before, &usage_at_rest(server.id()).await));
+        checks.extend(growth(&before, &usage_at_rest(server.id(), &relayer).await));
         checks.push(soak.counts.are_complete());
         soak.counts.add_wrong(&warm_up);
     }
@@ -270,9 +274,13 @@ fn growth(before: &Held, after: &Held) -> [(bool, String); 4] {
     // of cores.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let most_long_runs = cores * (1 + extensions().len());
-    let more = match more(&before.files, &after.files) {
-        files if files.is_empty() => String::new(),
-        files => format!(" ({} more)", files.join(", ")),
+    let grown = |what, before: &[String], after: &[String]| {
+        let more = match more(before, after) {
+            more if more.is_empty() => String::new(),
+            more => format!(" ({} more)", more.join(", ")),
+        };
+        let check = format!("{what}: {} before, {} after{more}", before.len(), after.len());
+        (after.len() <= before.len(), check)
     };
     [
         (
@@ -283,14 +291,8 @@ fn growth(before: &Held, after: &Held) -> [(bool, String); 4] {
             after.memory <= most,
             format!("memory: {} before, {} after", mib(before.memory), mib(after.memory)),
         ),
-        (
-            after.files.len() <= before.files.len(),
-            format!("files: {} before, {} after{}", before.files.len(), after.files.len(), more),
-        ),
-        (
-            after.threads <= before.threads,
-            format!("threads: {} before, {} after", before.threads, after.threads),
-        ),
+        grown("files", &before.files, &after.files),
+        grown("threads", &before.threads, &after.threads),
     ]
 }
 
@@ -679,31 +681,38 @@ struct Held {
     memory: u64,
     /// The target of each open file.
     files: Vec<String>,
-    /// The threads for long runs; `threads` counts all others.
+    /// The threads for long runs; `threads` has the names of all others.
     long_runs: usize,
-    threads: usize,
+    threads: Vec<String>,
 }
 
 /// Returns the resources of the idle server. The server polls its relayer all the time,
 /// so the open files are the fewest that were seen at several moments.
-async fn usage_at_rest(process: i32) -> Held {
+async fn usage_at_rest(process: i32, relayer: &Relayer) -> Held {
     sleep(REST).await;
-    let names = fs::read_dir(format!("/proc/{process}/task")).unwrap().filter_map(|thread| {
-        // A thread may have ended since.
-        fs::read_to_string(thread.ok()?.path().join("comm")).ok()
-    });
-    let (long_runs, others): (Vec<_>, Vec<_>) = names.partition(|name| name == "long-runs\n");
     let mut files = open_files(process);
     for _ in 0..20 {
         sleep(Duration::from_millis(37)).await;
         files = std::cmp::min_by_key(files, open_files(process), Vec::len);
     }
-    Held {
-        memory: measure::resident_memory_of(process),
-        files,
-        long_runs: long_runs.len(),
-        threads: others.len(),
-    }
+    let memory = measure::resident_memory_of(process);
+    // The responses are read on threads for blocking work. One more is started if the last one is
+    // not idle yet, and all of them are kept for as long as there are responses.
+    relayer.change(|script| script.fault = Some(Fault::Hangs));
+    sleep(KEEP_ALIVE).await;
+    let (long_runs, threads): (Vec<_>, _) =
+        threads(process).into_iter().partition(|name| name == "long-runs");
+    relayer.change(|script| script.fault = None);
+    Held { memory, files, long_runs: long_runs.len(), threads }
+}
+
+fn threads(process: i32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads
+        // A thread may have ended since.
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok())
+        .map(|name| name.trim_end().to_owned())
+        .collect()
 }
 
 fn open_files(process: i32) -> Vec<String> {
@@ -718,11 +727,11 @@ fn open_files(process: i32) -> Vec<String> {
         .collect()
 }
 
-/// Returns the files that are in `after` and not in `before`.
+/// Returns the names that are in `after` and not in `before`.
 fn more(before: &[String], after: &[String]) -> Vec<String> {
     let mut more = after.to_vec();
-    for file in before {
-        if let Some(place) = more.iter().position(|other| other == file) {
+    for name in before {
+        if let Some(place) = more.iter().position(|other| other == name) {
             more.swap_remove(place);
         }
     }
