@@ -15,7 +15,7 @@
 
 use std::fs;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,8 @@ pub(super) struct GuestTime {
     began: Instant,
     /// The turns of long-running guests; [`None`] if the guest has a thread to itself.
     turns: Option<Arc<Semaphore>>,
+    /// Locked by the thread of the guest, which may have a lower priority than others: it makes no
+    /// system call meanwhile, after which it would wait for a processor.
     used: Mutex<Used>,
 }
 
@@ -95,8 +97,9 @@ impl GuestTime {
     pub(super) fn is_over(&self) -> bool {
         // The guest cannot have used more time than has passed.
         self.left_after(self.began.elapsed()).is_zero() && {
+            let now = thread_time();
             let used = self.used();
-            self.left_after(used.total + used.in_poll(thread_time())).is_zero()
+            self.left_after(used.total + used.in_poll(now)).is_zero()
         }
     }
 
@@ -106,9 +109,9 @@ impl GuestTime {
         self.limit.saturating_sub(used + TICK.min(self.limit / 10))
     }
 
-    /// Returns whether the guest waits for anything but a processor.
+    /// Returns whether the guest waits for anything but a processor. Can be called on any thread.
     pub(super) fn is_idle(&self) -> bool {
-        self.used().idle.is_some()
+        self.try_used().is_some_and(|used| used.idle.is_some())
     }
 
     /// Records that the guest continues on a thread without sockets.
@@ -118,7 +121,8 @@ impl GuestTime {
 
     /// Returns whether the guest must yield. Must be called on its thread.
     pub(super) fn must_yield(&self) -> bool {
-        self.used().is_step_over(thread_time(), shares_threads)
+        let (now, shares_threads) = (thread_time(), shares_threads());
+        self.used().is_step_over(now, shares_threads)
     }
 
     /// Yields to other guests, and waits for a turn if the guest needs one.
@@ -131,13 +135,13 @@ impl GuestTime {
 
     async fn wait_for_turn(&self) {
         let Some(turns) = &self.turns else { return };
-        let needs_turn = {
+        let (ended, needs_turn) = {
             let mut used = self.used();
-            if used.in_turn >= TURN {
-                used.turn = None;
-            }
-            used.turn.is_none() && used.total >= BEFORE_TURNS
+            let ended = if used.in_turn >= TURN { used.turn.take() } else { None };
+            (ended, used.turn.is_none() && used.total >= BEFORE_TURNS)
         };
+        // The next guest may have to be woken.
+        drop(ended);
         if needs_turn {
             let turn = Arc::clone(turns).acquire_owned().await.ok();
             let mut used = self.used();
@@ -151,14 +155,14 @@ impl GuestTime {
         let last = self.last(wait);
         loop {
             let used = self.used_by_now();
-            let left = self.left_after(used);
+            let left = used.map_or(TICK, |used| self.left_after(used));
             if left.is_zero() {
                 return CallError::Timeout(self.limit, None);
             }
             let now = Instant::now();
             if last.is_some_and(|last| now >= last) {
                 // The guest has hardly waited for a processor.
-                if used >= self.limit.saturating_sub(self.limit / 10) {
+                if used.is_some_and(|used| used >= self.limit.saturating_sub(self.limit / 10)) {
                     return CallError::Timeout(self.limit, None);
                 }
                 return CallError::Starved(now - self.began);
@@ -176,31 +180,32 @@ impl GuestTime {
         self.began.checked_add(self.limit.saturating_add(wait))
     }
 
-    /// Returns the time that the guest has used by now. Can be called on any thread.
-    fn used_by_now(&self) -> Duration {
-        let by_then = |used: &Used| (used.total + used.idle(), used.poll);
-        let (total, poll) = by_then(&self.used());
-        let Some(poll) = poll else { return total };
+    /// Returns the time that the guest has used by now; `None` while its thread changes it. Can be
+    /// called on any thread.
+    fn used_by_now(&self) -> Option<Duration> {
+        let by_now = || self.try_used().map(|used| (used.total + used.idle(), used.poll));
+        let (total, poll) = by_now()?;
+        let Some(poll) = poll else { return Some(total) };
         // A guest may not yield for long, such as while the host works for it.
         let time = time_of(poll.thread).saturating_sub(poll.began);
-        match by_then(&self.used()) {
-            (_, Some(same)) if same == poll => total + time,
-            // The thread may run another guest by now.
-            (total, _) => total,
-        }
+        let (later, current) = by_now()?;
+        // The thread may run another guest by now.
+        Some(if current == Some(poll) { total + time } else { later })
     }
 
     fn poll_begins(&self) {
+        let poll = PollStart { thread: thread_id(), began: thread_time() };
         let mut used = self.used();
         let idle = used.idle();
         used.total += idle;
         used.idle = None;
-        used.poll = Some(PollStart { thread: thread_id(), began: thread_time() });
+        used.poll = Some(poll);
     }
 
     fn poll_ends(&self) {
+        let now = thread_time();
         let mut used = self.used();
-        let time = used.in_poll(thread_time());
+        let time = used.in_poll(now);
         used.total += time;
         used.in_turn += time;
         used.poll = None;
@@ -210,6 +215,16 @@ impl GuestTime {
     fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Returns `None` instead of waiting for the thread of the guest, which may wait for a processor
+    /// itself.
+    fn try_used(&self) -> Option<MutexGuard<'_, Used>> {
+        match self.used.try_lock() {
+            Ok(used) => Some(used),
+            Err(TryLockError::Poisoned(used)) => Some(used.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
 }
 
 impl Used {
@@ -218,10 +233,10 @@ impl Used {
     }
 
     /// Returns whether the poll in progress has taken so long that the guest must yield.
-    fn is_step_over(&self, now: Duration, shares_threads: impl FnOnce() -> bool) -> bool {
+    fn is_step_over(&self, now: Duration, shares_threads: bool) -> bool {
         let step = if !self.is_off_sockets {
             STEP
-        } else if shares_threads() {
+        } else if shares_threads {
             BEFORE_TURNS
         } else {
             TURN
@@ -328,8 +343,8 @@ mod tests {
         let short = Duration::from_nanos(1);
         let mut yields_from = |is_off_sockets, step: Duration, shares_threads| {
             used.is_off_sockets = is_off_sockets;
-            assert!(!used.is_step_over(began + step.saturating_sub(short), || shares_threads));
-            assert!(used.is_step_over(began + step, || shares_threads));
+            assert!(!used.is_step_over(began + step.saturating_sub(short), shares_threads));
+            assert!(used.is_step_over(began + step, shares_threads));
         };
         yields_from(false, TICK / 2, false);
         yields_from(true, BEFORE_TURNS, true);
@@ -367,6 +382,16 @@ mod tests {
         time.meter(guest(Arc::clone(&time), 6)).await;
         let error = time.end(Duration::from_hours(1)).await;
         assert!(matches!(error, CallError::Timeout(..)), "{error}");
+    }
+
+    /// A thread of a lower priority can wait for a processor at any moment.
+    #[tokio::test]
+    async fn the_end_of_a_guest_does_not_wait_for_the_thread_of_the_guest() {
+        let time = GuestTime::start(3 * TICK, None);
+        let _held = time.used();
+        let error = time.end(TICK).await;
+        assert!(matches!(error, CallError::Starved(_)), "{error}");
+        assert!(!time.is_idle());
     }
 
     #[test]
