@@ -1,21 +1,29 @@
 //! Do the threads that serve connections respond alike?
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::future::pending;
 use std::iter::repeat_n;
-use std::sync::Arc;
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::SystemTime;
 
-use relayer_rest_host::HttpLimits;
-use relayer_rest_host::state::RelayerState;
+use hyper::HeaderMap;
+use relayer_rest_host::module::Module;
+use relayer_rest_host::state::{RelayerState, StatePublisher, sample};
+use relayer_rest_host::{
+    HttpLimits, Listener, RequestObservation, RequestObserver, Server, ServerSettings,
+};
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::namespace::{OWN_MOUNTS, has_own_mounts};
 use relayer_rest_tests::program::{Program, Serving};
-use relayer_rest_tests::server::{TestServer, any_dialect, label, patient};
+use relayer_rest_tests::server::{TestServer, any_dialect, engine, label, patient};
 use relayer_rest_tests::wait::{until, within};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinSet;
 
 /// The number of connections: several for each thread, on most machines.
@@ -78,6 +86,80 @@ async fn hits_on_all_threads_get_the_encoding_that_each_client_accepts() {
         }
     }
     assert_eq!(bodies.len(), 4, "each encoding has one body");
+}
+
+/// Records the thread of each request, by its `user-agent`.
+#[derive(Default)]
+struct Threads(Mutex<Vec<(String, ThreadId)>>);
+
+impl RequestObserver for Threads {
+    fn begin(&self, _: SystemTime, headers: &HeaderMap) -> Option<Box<dyn RequestObservation>> {
+        let client = headers["user-agent"].to_str().unwrap().to_owned();
+        self.0.lock().unwrap().push((client, thread::current().id()));
+        None
+    }
+}
+
+/// Sends a request without a body in the response, and receives the response.
+async fn head(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), client: usize) {
+    let request = format!("HEAD /version HTTP/1.1\r\nhost: h\r\nuser-agent: {client}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    while !response.ends_with(b"\r\n\r\n") {
+        assert_ne!(within("a response", stream.read_buf(&mut response)).await.unwrap(), 0);
+    }
+    assert!(response.starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+/// Opens connections to a server with two threads, and sends two requests on each: all those of a
+/// connection are handled by one thread, and each thread has several connections.
+async fn check_distribution<S>(listener: Listener, connect: impl AsyncFn() -> S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let threads = Arc::new(Threads::default());
+    let observer: Arc<dyn RequestObserver> = threads.clone();
+    let publisher = StatePublisher::new();
+    sample(&publisher);
+    let module = Module::embedded(&engine(&patient())).unwrap();
+    let server = Server::new(module, publisher.reader())
+        .with_settings(ServerSettings { workers: 2, ..ServerSettings::default() })
+        .with_observers([observer]);
+    let serving = tokio::spawn(server.serve(listener, pending()));
+    let mut streams = Vec::new();
+    for client in 0..8 {
+        streams.push(connect().await);
+        head(&mut streams[client], client).await;
+    }
+    for (client, stream) in streams.iter_mut().enumerate() {
+        head(stream, client).await;
+    }
+    serving.abort();
+    let requests = threads.0.lock().unwrap();
+    assert_eq!(requests.len(), 16);
+    let connections: HashSet<_> = requests.iter().collect();
+    assert_eq!(connections.len(), 8, "the thread of a connection changed: {requests:?}");
+    let mut counts = HashMap::new();
+    for (_, thread) in connections {
+        *counts.entry(thread).or_insert(0) += 1;
+    }
+    // A thread that the system lets wait has less time, and gets fewer.
+    assert!(counts.len() == 2 && counts.values().all(|count| *count >= 2), "{counts:?}");
+}
+
+#[tokio::test]
+async fn the_connections_of_a_listener_of_the_program_are_distributed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    check_distribution(listener.into(), async || TcpStream::connect(address).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn the_connections_of_a_unix_socket_are_distributed() {
+    let folder = Folder::new();
+    let path = folder.join("api.sock");
+    let listener = Listener::from_unix(UnixListener::bind(&path).unwrap()).unwrap();
+    check_distribution(listener, async || UnixStream::connect(&path).await.unwrap()).await;
 }
 
 /// Moves a process to the last of its cores.
