@@ -14,8 +14,9 @@ const MICROS: [u64; BOUNDS] = [
     1_000_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 
-/// A histogram of times.
+/// A histogram of times, in cache lines of its own: each thread may have one.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Histogram {
     /// The last one has the times above all bounds.
     buckets: [AtomicU64; BOUNDS + 1],

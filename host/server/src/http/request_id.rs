@@ -94,6 +94,8 @@ fn is_sane(id: &HeaderValue) -> bool {
 mod tests {
     use super::{RequestId, X_REQUEST_ID};
     use hyper::HeaderMap;
+    use std::collections::HashSet;
+    use std::thread;
 
     fn id(value: &[u8]) -> String {
         let mut headers = HeaderMap::new();
@@ -119,10 +121,13 @@ mod tests {
 
     #[test]
     fn generated_ids_differ() {
-        let headers = HeaderMap::new();
-        assert_ne!(
-            RequestId::from_headers(&headers).to_string(),
-            RequestId::from_headers(&headers).to_string()
-        );
+        // More than a thread takes at once.
+        let take = || {
+            let headers = HeaderMap::new();
+            (0..150).map(|_| RequestId::from_headers(&headers).to_string()).collect::<Vec<_>>()
+        };
+        let other = thread::spawn(take);
+        let ids: HashSet<_> = take().into_iter().chain(other.join().unwrap()).collect();
+        assert_eq!(ids.len(), 300);
     }
 }

@@ -71,6 +71,7 @@ fn item(source: &Source) -> String {
 mod tests {
     use super::value;
     use relayer_rest_state::{SourceKind, StatePublisher};
+    use std::thread;
 
     #[test]
     fn sources_are_listed_with_their_failures() {
@@ -90,6 +91,18 @@ mod tests {
         let (since, rest) = after.split_once(", ").unwrap();
         assert!(since.parse::<u64>().unwrap() > 1_700_000_000);
         assert_eq!(rest, r#"upstream;location="http://h:3000/""#);
+    }
+
+    #[test]
+    fn each_thread_has_memory_of_its_own() {
+        let publisher = StatePublisher::new();
+        publisher.add_source(SourceKind::Sample, "").responded();
+        let snapshot = publisher.reader().snapshot();
+        let mine = value(&snapshot);
+        assert_eq!(value(&snapshot).as_bytes().as_ptr(), mine.as_bytes().as_ptr());
+        let others = thread::scope(|scope| scope.spawn(|| value(&snapshot)).join().unwrap());
+        assert_eq!(others, mine);
+        assert_ne!(others.as_bytes().as_ptr(), mine.as_bytes().as_ptr());
     }
 
     /// Servers of one process share threads in tests.

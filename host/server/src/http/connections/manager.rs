@@ -197,8 +197,8 @@ impl ConnectionManager {
 #[cfg(test)]
 mod tests {
     use super::{
-        Accepted, ConnectionManager, ConnectionTally, Connections, HostError, MAX_EXCESS, Roster,
-        Socket,
+        Accepted, ConnectionActivity, ConnectionManager, ConnectionTally, Connections, HostError,
+        MAX_EXCESS, Roster, Socket,
     };
     use crate::http::connections::protocol::Protocols;
     use crate::http::exchange::Observers;
@@ -272,6 +272,14 @@ mod tests {
         while manager.len() > 4 {
             manager.ended().await;
         }
+    }
+
+    /// The thread of the acceptor allocates them, next to those of connections on other threads.
+    #[test]
+    fn memory_that_requests_write_has_cache_lines_for_each_thread() {
+        assert_eq!(align_of::<Connections>(), 128);
+        assert_eq!(align_of::<SendAdmission>(), 128);
+        assert_eq!(align_of::<ConnectionActivity>(), 64);
     }
 
     #[test]
