@@ -54,9 +54,7 @@ limits! {
 limits! {
     /// The threads of the server, its shutdown, and the modules' files.
     pub struct ServerSettings {
-        /// That number comes from the affinity of the process, and from the quota of its
-        /// control group.
-        workers: u32 = "0", "0" to "1024", "Threads that serve connections; 0 starts one for each core that the process may use";
+        workers: u32 = "0", "0" to "1024", "Threads that serve connections; 0 starts one for each core that the process may use, by its affinity and by the quota of its control group, rounded down";
         drain: Duration = "\"500ms\"", "0s" to "1h", "Time at shutdown in which clients of open connections may send another request, whose response ends the connection; part of `grace`";
         grace: Duration = "\"10s\"", "0s" to "1h", "Grace period for requests in flight at shutdown";
     }
