@@ -297,7 +297,7 @@ mod tests {
         BEFORE_TURNS, CallError, GuestTime, PollStart, TICK, TURN, Used, shares_threads, thread_id,
         thread_time, time_of,
     };
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Mutex, mpsc};
     use std::thread;
     use std::time::Duration;
     use tokio::runtime::Builder;
@@ -388,10 +388,21 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_a_guest_does_not_wait_for_the_thread_of_the_guest() {
         let time = GuestTime::start(3 * TICK, None);
-        let _held = time.used();
+        let (locked, is_locked) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        thread::spawn({
+            let time = Arc::clone(&time);
+            move || {
+                let _used = time.used();
+                locked.send(()).unwrap();
+                ended.recv()
+            }
+        });
+        is_locked.recv().unwrap();
         let error = time.end(TICK).await;
         assert!(matches!(error, CallError::Starved(_)), "{error}");
         assert!(!time.is_idle());
+        drop(end);
     }
 
     #[test]
