@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use hyper::HeaderMap;
 use relayer_rest_host::module::Module;
@@ -88,6 +88,9 @@ async fn hits_on_all_threads_get_the_encoding_that_each_client_accepts() {
     assert_eq!(bodies.len(), 4, "each encoding has one body");
 }
 
+/// The number of servers until one distributes its connections, on a busy machine.
+const ATTEMPTS: usize = 20;
+
 /// Records the thread of each request, by its `user-agent`.
 #[derive(Default)]
 struct Threads(Mutex<Vec<(String, ThreadId)>>);
@@ -111,9 +114,10 @@ async fn head(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), client: usize)
     assert!(response.starts_with(b"HTTP/1.1 200 OK\r\n"));
 }
 
-/// Opens connections to a server with two threads, and sends two requests on each: all those of a
-/// connection are handled by one thread, and each thread has several connections.
-async fn check_distribution<S>(listener: Listener, connect: impl AsyncFn() -> S)
+/// Opens connections to a server with two threads, and sends two requests on each, which one thread
+/// handles. Returns whether each thread has several connections: one that the system lets wait gets
+/// fewer.
+async fn are_distributed<S>(listener: Listener, connect: impl AsyncFn() -> S) -> bool
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -124,6 +128,7 @@ where
     let module = Module::embedded(&engine(&patient())).unwrap();
     let server = Server::new(module, publisher.reader())
         .with_settings(ServerSettings { workers: 2, ..ServerSettings::default() })
+        .with_limits(HttpLimits { idle: Duration::from_hours(1), ..HttpLimits::default() })
         .with_observers([observer]);
     let serving = tokio::spawn(server.serve(listener, pending()));
     let mut streams = Vec::new();
@@ -143,23 +148,33 @@ where
     for (_, thread) in connections {
         *counts.entry(thread).or_insert(0) += 1;
     }
-    // A thread that the system lets wait has less time, and gets fewer.
-    assert!(counts.len() == 2 && counts.values().all(|count| *count >= 2), "{counts:?}");
+    counts.len() == 2 && counts.values().all(|count| *count >= 2)
 }
 
 #[tokio::test]
 async fn the_connections_of_a_listener_of_the_program_are_distributed() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    check_distribution(listener.into(), async || TcpStream::connect(address).await.unwrap()).await;
+    for _ in 0..ATTEMPTS {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = async || TcpStream::connect(address).await.unwrap();
+        if are_distributed(listener.into(), connect).await {
+            return;
+        }
+    }
+    panic!("a thread has hardly any connections");
 }
 
 #[tokio::test]
 async fn the_connections_of_a_unix_socket_are_distributed() {
-    let folder = Folder::new();
-    let path = folder.join("api.sock");
-    let listener = Listener::from_unix(UnixListener::bind(&path).unwrap()).unwrap();
-    check_distribution(listener, async || UnixStream::connect(&path).await.unwrap()).await;
+    for _ in 0..ATTEMPTS {
+        let folder = Folder::new();
+        let path = folder.join("api.sock");
+        let listener = Listener::from_unix(UnixListener::bind(&path).unwrap()).unwrap();
+        if are_distributed(listener, async || UnixStream::connect(&path).await.unwrap()).await {
+            return;
+        }
+    }
+    panic!("a thread has hardly any connections");
 }
 
 /// Moves a process to the last of its cores.
