@@ -287,7 +287,8 @@ async fn a_slow_guest_completes_while_hits_keep_its_core_busy() {
     clients.shutdown().await;
 }
 
-/// A control group with a quota of one processor, as a container has it, is mounted for the server.
+/// A control group with a quota of one processor, as a container has it, is mounted for the server. On
+/// a machine with one core, the number is the same without it.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_quota_of_the_control_group_limits_the_threads() {
