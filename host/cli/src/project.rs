@@ -10,9 +10,8 @@ mod built;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::SystemTime;
-
-use tokio::process::Command;
 
 pub(super) use built::locate;
 
@@ -222,7 +221,6 @@ mod tests {
     /// Returns the words of the command that builds a project.
     fn words(project: &Project) -> String {
         let command = project.command();
-        let command = command.as_std();
         let words = [command.get_program()].into_iter().chain(command.get_args());
         words.map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }

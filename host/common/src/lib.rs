@@ -10,6 +10,7 @@
 //! | `limit.rs` | the tables of limits: fields, defaults, ranges, checks and documentation |
 //! | `log_rate.rs` | rate limits for log messages |
 //! | `priority.rs` | lowers the priority of a thread |
+//! | `processes.rs` | waits for a child process |
 //! | `stable_file.rs` | reads a file once it no longer changes |
 //! | `text.rs` | truncates and escapes texts of others |
 //! | `threads.rs` | checks that threads can be started; threads with runtimes |
@@ -24,6 +25,7 @@ pub mod histogram;
 pub mod limit;
 pub mod log_rate;
 pub mod priority;
+pub mod processes;
 pub mod stable_file;
 pub mod text;
 pub mod threads;

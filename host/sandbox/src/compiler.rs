@@ -5,14 +5,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use bytesize::ByteSize;
+use relayer_rest_common::processes;
 use rustix::process::{Resource, Rlimit};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::address_space::Reservation;
 use super::artefact::Artefact;
@@ -22,9 +21,6 @@ use super::load_error::LoadError;
 
 /// The maximum length of a compiler's message, in bytes.
 const MAX_STDERR: usize = 4 << 10;
-
-/// The time between two checks whether a killed process has ended.
-const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A command that calls [`compile`].
 #[derive(Debug, Clone)]
@@ -36,6 +32,13 @@ pub struct Compiler {
 
 /// A compiler process, which is killed when this is dropped.
 struct Process(Child);
+
+/// The streams of a process.
+struct Pipes {
+    stdin: Sender,
+    stdout: Receiver,
+    stderr: Receiver,
+}
 
 impl Compiler {
     /// Creates a compiler from a command that compiles for this process, with bounded
@@ -68,21 +71,17 @@ impl Compiler {
             let program = self.program.clone();
             LoadError::NoCompiler { name: name.to_owned(), program, source }
         };
-        let mut process = self.start(memory, reservation).map_err(failed)?;
-        let stdin = process.0.stdin.take();
-        let stdout = process.0.stdout.take();
-        let stderr = process.0.stderr.take();
+        let (mut process, mut pipes) = self.start(memory, reservation).map_err(failed)?;
         let feed = async {
             // A compiler that does not read all of it reports why.
-            if let Some(mut stdin) = stdin {
-                stdin.write_all(input).await.ok();
-            }
+            pipes.stdin.write_all(input).await.ok();
+            drop(pipes.stdin);
         };
         // The code cannot be larger than the memory.
         let max = memory.as_u64();
         let ((), output, errors) =
-            tokio::join!(feed, read(stdout, max), read(stderr, MAX_STDERR as u64));
-        let status = process.0.wait().await.map_err(failed)?;
+            tokio::join!(feed, read(pipes.stdout, max), read(pipes.stderr, MAX_STDERR as u64));
+        let status = processes::wait(&mut process.0).await.map_err(failed)?;
         match status.code() {
             Some(0) => Artefact::from_process(&output)
                 .ok_or_else(|| gave_up("its output is incomplete".to_owned())),
@@ -94,8 +93,8 @@ impl Compiler {
         }
     }
 
-    fn start(&self, memory: ByteSize, reservation: Reservation) -> io::Result<Process> {
-        Command::new(&self.program)
+    fn start(&self, memory: ByteSize, reservation: Reservation) -> io::Result<(Process, Pipes)> {
+        let child = Command::new(&self.program)
             .args(&self.args)
             .arg(memory.as_u64().to_string())
             .arg(reservation.bytes().to_string())
@@ -106,27 +105,37 @@ impl Compiler {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .spawn()
-            .map(Process)
+            .spawn()?;
+        let mut process = Process(child);
+        let pipes = Pipes::of(&mut process.0)?;
+        Ok((process, pipes))
+    }
+}
+
+impl Pipes {
+    /// Takes the pipes of a process that has them, within a runtime.
+    fn of(child: &mut Child) -> io::Result<Self> {
+        let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
+        Ok(Self {
+            stdin: Sender::from_owned_fd(child.stdin.take().ok_or_else(missing)?.into())?,
+            stdout: Receiver::from_owned_fd(child.stdout.take().ok_or_else(missing)?.into())?,
+            stderr: Receiver::from_owned_fd(child.stderr.take().ok_or_else(missing)?.into())?,
+        })
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         // Fails if the process has ended already, which is fine.
-        self.0.start_kill().ok();
-        while let Ok(None) = self.0.try_wait() {
-            thread::sleep(EXIT_POLL_INTERVAL);
-        }
+        self.0.kill().ok();
+        self.0.wait().ok();
     }
 }
 
 /// Reads a stream up to a number of bytes, and closes it: further writes fail.
-async fn read(stream: Option<impl AsyncRead + Unpin>, max: u64) -> Vec<u8> {
+async fn read(stream: Receiver, max: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(stream) = stream {
-        stream.take(max).read_to_end(&mut bytes).await.ok();
-    }
+    stream.take(max).read_to_end(&mut bytes).await.ok();
     bytes
 }
 

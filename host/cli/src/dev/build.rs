@@ -1,14 +1,16 @@
 //! Runs the build of a project, in a process group that ends with it.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use relayer_rest_common::processes;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
-use tokio::process::Child;
+use tokio::net::unix::pipe::Receiver;
 
 use crate::project::{Project, ProjectError};
 
@@ -34,27 +36,29 @@ pub(super) enum BuildError {
     Module(#[from] ProjectError),
 }
 
-/// A running build. Dropped, it stops, with all processes that it has started.
-struct Build(Child);
+/// A build. Dropped before it has ended, it stops, with all processes that it has started.
+struct Build {
+    child: Child,
+    has_ended: bool,
+}
 
 /// Builds a project, and returns its component. The messages of the tools are on stderr.
 pub(super) async fn run(project: &Project) -> Result<PathBuf, BuildError> {
     let mut command = project.command();
-    let program = command.as_std().get_program().display().to_string();
-    let failed = |source| BuildError::Start { program, source };
+    let program = command.get_program().display().to_string();
+    let failed = |source| BuildError::Start { program: program.clone(), source };
     let stdout = if project.has_json() { Stdio::piped() } else { io::stderr().into() };
     // Signals of the terminal go to this process only, which stops the build.
-    let child = command.stdin(Stdio::null()).stdout(stdout).process_group(0).spawn();
-    let mut build = match child {
-        Ok(child) => Build(child),
-        Err(error) => return Err(failed(error)),
-    };
+    command.stdin(Stdio::null()).stdout(stdout).process_group(0);
+    let mut build = Build { child: command.spawn().map_err(failed)?, has_ended: false };
     let mut outputs = Vec::new();
-    if let Some(stdout) = build.0.stdout.take() {
+    if let Some(stdout) = build.child.stdout.take() {
+        let stdout = Receiver::from_owned_fd(stdout.into()).map_err(failed)?;
         // Without its end, the component is not found.
         stdout.take(MAX_OUTPUT).read_to_end(&mut outputs).await.ok();
     }
-    let status = build.0.wait().await.map_err(failed)?;
+    let status = processes::wait(&mut build.child).await.map_err(failed)?;
+    build.has_ended = true;
     if !status.success() {
         return Err(BuildError::Failed(status));
     }
@@ -63,12 +67,13 @@ pub(super) async fn run(project: &Project) -> Result<PathBuf, BuildError> {
 
 impl Drop for Build {
     fn drop(&mut self) {
-        // Without an id, it has ended.
-        let id = self.0.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
-        let Some(group) = id else { return };
+        if self.has_ended {
+            return;
+        }
+        let group = Pid::from_child(&self.child);
         kill_process_group(group, Signal::TERM).ok();
         let start = Instant::now();
-        while let Ok(None) = self.0.try_wait()
+        while let Ok(None) = self.child.try_wait()
             && start.elapsed() < MAX_STOP
         {
             thread::sleep(STOP_POLL);
