@@ -80,5 +80,7 @@ impl Drop for Build {
         }
         // The processes that are left ignore the first signal.
         kill_process_group(group, Signal::KILL).ok();
+        // Its number is in use until then.
+        self.child.wait().ok();
     }
 }
