@@ -50,7 +50,7 @@
 //!
 //! | step | files |
 //! |---|---|
-//! | accept a connection within the limits, assign it to a thread, and detect HTTP/1.1 or HTTP/2 | `server/src/http/server.rs`, `server/src/http/worker_threads.rs`, `server/src/http/connections/manager.rs`, `server/src/http/connections/connection.rs` |
+//! | accept a connection within the limits, assign it to a thread, and detect HTTP/1.1 or HTTP/2 | `server/src/http/acceptors.rs`, `server/src/http/worker_threads.rs`, `server/src/http/connections/manager.rs`, `server/src/http/connections/connection.rs` |
 //! | close a connection whose client is idle or stalled, or evict it for a new one | `server/src/http/connections/activity.rs`, `server/src/http/connections/tracked_stream.rs`, `server/src/http/connections/roster.rs` |
 //! | validate the request before routing: `Host` header and size limits | `server/src/http/request_check.rs`, `server/src/http/host.rs`, `server/src/http/field_values.rs`, `server/src/http/limits.rs` |
 //! | receive the body of a request | `server/src/http/received_body.rs` |

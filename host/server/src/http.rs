@@ -5,9 +5,10 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `server.rs` | the accept loop and graceful shutdown |
+//! | `server.rs` | the server, and graceful shutdown |
 //! | `listen_config.rs` | the setting `listen` |
-//! | `listener.rs`, `listen_socket.rs` | the listeners of clients, and their sockets: TCP and Unix |
+//! | `listener.rs`, `listen_socket.rs` | the listeners of clients, and the sockets of each: TCP and Unix |
+//! | `acceptors.rs` | the tasks that accept connections |
 //! | `arrivals.rs`, `proxy_header.rs` | connections that wait for their header of the PROXY protocol, and the header |
 //! | `tls.rs`, `no_tls.rs` | the certificates of a listener; and without the feature `tls` |
 //! | `live.rs` | clients that wait for the next version of a response |
@@ -38,6 +39,7 @@
 //! | `error.rs` | error responses of the host |
 
 mod accept_encoding;
+mod acceptors;
 mod arrivals;
 mod base_path;
 mod cancelled;

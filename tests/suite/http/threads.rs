@@ -11,6 +11,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, SystemTime};
 
 use hyper::HeaderMap;
+use relayer_rest_host::config::ListenAddress;
 use relayer_rest_host::module::Module;
 use relayer_rest_host::state::{RelayerState, StatePublisher, sample};
 use relayer_rest_host::{
@@ -165,6 +166,20 @@ async fn the_connections_of_a_listener_of_the_program_are_distributed() {
 }
 
 #[tokio::test]
+async fn the_connections_of_sockets_of_one_address_are_distributed() {
+    for _ in 0..ATTEMPTS {
+        let address: ListenAddress = "127.0.0.1:0".parse().unwrap();
+        let listener = Listener::bind(&address.into()).await.unwrap();
+        let address = listener.address().unwrap().to_string();
+        let connect = async || TcpStream::connect(&address).await.unwrap();
+        if are_distributed(listener, connect).await {
+            return;
+        }
+    }
+    panic!("a thread has hardly any connections");
+}
+
+#[tokio::test]
 async fn the_connections_of_a_unix_socket_are_distributed() {
     for _ in 0..ATTEMPTS {
         let folder = Folder::new();
@@ -211,6 +226,18 @@ async fn there_is_a_thread_for_each_core_that_the_process_may_use() {
     assert_eq!(workers(&serving, cores).await, cores);
     let serving = Program::server().after(ONE_CORE).start().await;
     assert_eq!(workers(&serving, 1).await, 1);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_address_has_a_socket_for_each_core() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let serving = Program::server().start().await;
+    let port = format!(":{:04X} ", serving.address().port());
+    let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+    // The state of sockets that listen.
+    let listening = |line: &&str| line.contains(&port) && line.contains(" 0A ");
+    assert_eq!(sockets.lines().filter(listening).count(), cores.min(16));
 }
 
 /// Requests that wait for a turn on their thread have no permits to run, which are fewer.

@@ -1,5 +1,6 @@
 //! The listeners of the control server, and the clients that may use each.
 
+use std::future::pending;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -95,7 +96,7 @@ impl AdminListener {
         check_tokens(admin)?;
         let address = match &socket {
             ListenSocket::Tcp(listener) => listener.local_addr().map_or(address, AdminAddress::Tcp),
-            ListenSocket::Unix(..) => address,
+            ListenSocket::TcpGroup(_) | ListenSocket::Unix(..) => address,
         };
         let policy = match &address {
             AdminAddress::Unix(_) => Policy::of_owner(),
@@ -134,6 +135,8 @@ pub(super) async fn accept(socket: &ListenSocket) -> io::Result<Stream> {
     Ok(match socket {
         ListenSocket::Unix(listener, _) => Stream::Unix(listener.accept().await?.0),
         ListenSocket::Tcp(listener) => Stream::Tcp(listener.accept().await?.0),
+        // Only clients of the API have one.
+        ListenSocket::TcpGroup(_) => pending().await,
     })
 }
 

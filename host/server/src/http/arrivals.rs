@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use relayer_rest_common::log_rate::{LogRate, Permit};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
@@ -15,9 +16,13 @@ use super::proxy_header::{self, ProxyHeaderError};
 /// The maximum number of connections that wait for their header.
 const MAX_WAITING: usize = 1024;
 
+/// The maximum number of accepted connections that are not in that number yet.
+const MAX_ACCEPTED: usize = 16;
+
 /// The connections that wait for their header.
 pub(super) struct Arrivals {
     limits: HttpLimits,
+    accepted: mpsc::Receiver<Arrival>,
     waiting: JoinSet<Result<Accepted, HeaderError>>,
     tally: ConnectionTally,
     refusals: LogRate,
@@ -37,16 +42,15 @@ enum HeaderError {
 }
 
 impl Arrivals {
-    pub(super) fn new(limits: HttpLimits, tally: ConnectionTally) -> Self {
-        Self { limits, waiting: JoinSet::new(), tally, refusals: LogRate::new(1) }
+    /// Returns the sender of connections that have a header.
+    pub(super) fn new(limits: HttpLimits, tally: ConnectionTally) -> (mpsc::Sender<Arrival>, Self) {
+        let (sender, accepted) = mpsc::channel(MAX_ACCEPTED);
+        let refusals = LogRate::new(1);
+        (sender, Self { limits, accepted, waiting: JoinSet::new(), tally, refusals })
     }
 
-    /// Returns the connection if it has no header, or else lets it wait.
-    pub(super) fn add(&mut self, arrival: Arrival) -> Option<Accepted> {
-        let Arrival { accepted, has_proxy_header } = arrival;
-        if !has_proxy_header {
-            return Some(accepted);
-        }
+    /// Lets a connection wait for its header.
+    fn add(&mut self, accepted: Accepted) {
         if let Some(address) = accepted.address.filter(|address| !self.limits.is_proxy(*address)) {
             self.refuse(&HeaderError::Untrusted(address));
         } else if self.waiting.len() >= MAX_WAITING {
@@ -57,22 +61,20 @@ impl Arrivals {
                 timeout(time, with_client(accepted)).await.map_err(|_| HeaderError::Timeout)?
             });
         }
-        None
     }
 
-    /// Returns whether connections wait for their header.
-    pub(super) fn are_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// Waits for a connection whose header has been received; if there is none, forever.
-    pub(super) async fn next(&mut self) -> Accepted {
+    /// Waits for a connection whose header has been received. Returns `None` if none waits, and
+    /// no further ones are accepted.
+    pub(super) async fn next(&mut self) -> Option<Accepted> {
         loop {
-            match self.waiting.join_next().await {
-                Some(Ok(Ok(accepted))) => return accepted,
-                Some(Ok(Err(error))) => self.refuse(&error),
-                Some(Err(_)) => {}
-                None => std::future::pending().await,
+            tokio::select! {
+                Some(Arrival { accepted, .. }) = self.accepted.recv() => self.add(accepted),
+                Some(ended) = self.waiting.join_next() => match ended {
+                    Ok(Ok(accepted)) => return Some(accepted),
+                    Ok(Err(error)) => self.refuse(&error),
+                    Err(_) => {}
+                },
+                else => return None,
             }
         }
     }

@@ -22,6 +22,17 @@ pub struct Listener {
     tls: Option<Tls>,
 }
 
+/// A socket of a listener, for one runtime.
+pub(super) struct AcceptSocket {
+    listener: Arc<Listener>,
+    socket: AcceptFrom,
+}
+
+enum AcceptFrom {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
 /// A connection that waits for its header of the PROXY protocol, if its listener has it.
 #[derive(Debug)]
 pub(super) struct Arrival {
@@ -60,7 +71,8 @@ impl Listener {
         let socket = match &config.address {
             ListenAddress::Tcp { host, port } => {
                 let bound = TcpListener::bind((host.as_str(), *port)).await;
-                ListenSocket::Tcp(bound.map_err(|source| ListenError::Tcp { source })?)
+                let group = bound.and_then(ListenSocket::group);
+                group.map_err(|source| ListenError::Tcp { source })?
             }
             ListenAddress::Unix(path) => {
                 let (user, group) = config.owner.as_ref().map_or(Ok((None, None)), Owner::ids)?;
@@ -139,21 +151,45 @@ impl Listener {
         &self.socket
     }
 
+    /// Returns the number of sockets, of which each runtime accepts from its own ones.
+    pub(super) fn socket_count(&self) -> usize {
+        self.socket.descriptors().len()
+    }
+
+    /// Returns whether the kernel distributes connections among several sockets.
+    pub(super) fn is_group(&self) -> bool {
+        matches!(&*self.socket, ListenSocket::TcpGroup(_))
+    }
+}
+
+impl AcceptSocket {
+    /// Registers a duplicate of a socket with the current runtime.
+    pub(super) fn new(listener: &Arc<Listener>, number: usize) -> io::Result<Self> {
+        let descriptor = listener.socket.descriptors()[number].try_clone_to_owned()?;
+        let socket = match &*listener.socket {
+            ListenSocket::Tcp(_) | ListenSocket::TcpGroup(_) => {
+                AcceptFrom::Tcp(TcpListener::from_std(descriptor.into())?)
+            }
+            ListenSocket::Unix(..) => AcceptFrom::Unix(UnixListener::from_std(descriptor.into())?),
+        };
+        Ok(Self { listener: Arc::clone(listener), socket })
+    }
+
     /// Accepts a connection.
     pub(super) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Arrival>> {
-        let (socket, address) = match &*self.socket {
-            ListenSocket::Tcp(listener) => {
+        let (socket, address) = match &self.socket {
+            AcceptFrom::Tcp(listener) => {
                 let (stream, address) = ready!(listener.poll_accept(context))?;
                 (Socket::Tcp(stream), Some(address.ip()))
             }
-            ListenSocket::Unix(listener, _) => {
+            AcceptFrom::Unix(listener) => {
                 (Socket::Unix(ready!(listener.poll_accept(context))?.0), None)
             }
         };
-        let tls = self.tls.as_ref().map(Tls::current);
+        let tls = self.listener.tls.as_ref().map(Tls::current);
         let peer = address.map_or(Peer::SEVERAL, Peer::from);
         let accepted = Accepted { socket, peer, address, tls };
-        Poll::Ready(Ok(Arrival { accepted, has_proxy_header: self.proxy_protocol }))
+        Poll::Ready(Ok(Arrival { accepted, has_proxy_header: self.listener.proxy_protocol }))
     }
 }
 

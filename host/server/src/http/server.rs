@@ -1,23 +1,21 @@
-//! The accept loop and graceful shutdown.
+//! The server, and graceful shutdown.
 
-use std::future::poll_fn;
-use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use relayer_rest_sandbox::Module;
 use relayer_rest_state::StateReader;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
+use super::acceptors::Acceptors;
 use super::arrivals::Arrivals;
 use super::connections::{ConnectionManager, ConnectionTally, Connections, Protocols, Roster};
 use super::cors::{Cors, CorsConfig};
 use super::exchange::{Observers, RequestObserver};
 use super::forwarded::ForwardedClients;
 use super::limits::{HttpLimits, ServerSettings};
-use super::listener::{Arrival, Listener};
+use super::listener::Listener;
 use super::live::{Live, LiveLimits};
 use super::received_body::RequestBodies;
 use super::send_admission::SendAdmission;
@@ -30,9 +28,6 @@ use crate::registry::{Mount, Registry};
 
 /// The interval of the clock, and of the checks for silent clients.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The pause after a failure to accept, such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum wait for connections that are dropped at the end of the grace period.
 const MAX_ABORT_TIME: Duration = Duration::from_secs(1);
@@ -199,14 +194,14 @@ impl Server {
             bodies: RequestBodies::new(),
         });
         let service = Arc::clone(&connections.service);
-        let mut arrivals = Arrivals::new(self.limits.clone(), self.tally.clone());
+        let (with_header, mut arrivals) = Arrivals::new(self.limits.clone(), self.tally.clone());
         let workers = WorkerThreads::start(self.settings.worker_count());
         let tally = self.tally.clone();
-        let mut open =
-            ConnectionManager::new(self.limits, &connections, workers, roster, self.tally);
+        let open = ConnectionManager::new(self.limits, &connections, workers, roster, self.tally);
+        let open = Arc::new(open);
+        let acceptors = Acceptors::start(listeners, &open, with_header);
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut next = 0;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
@@ -214,26 +209,18 @@ impl Server {
                 () = &mut shutdown => break,
                 () = open.ended() => {}
                 _ = ticks.tick() => open.tick(),
-                accepted = arrivals.next() => open.add(accepted),
-                arrival = accept(&listeners, &mut next) => match arrival {
-                    Ok(arrival) => {
-                        if let Some(accepted) = arrivals.add(arrival) {
-                            open.add(accepted);
-                        }
-                    }
-                    Err(error) => pause(&error).await,
-                },
+                Some(accepted) = arrivals.next() => open.add(accepted, None),
             }
         }
         tally.drain();
-        drop(listeners);
+        acceptors.stop();
         // A request that is on its way to a connection that is closed would be lost.
         open.drain();
         let ServerSettings { drain, grace, .. } = self.settings;
         let drain = drain.min(grace);
         // The rest is for the last bytes.
         service.live.end(grace / 4 * 3);
-        if timeout(drain, ended(&mut open, &mut arrivals)).await.is_ok() {
+        if timeout(drain, ended(&open, &mut arrivals)).await.is_ok() {
             return;
         }
         open.close_all();
@@ -247,37 +234,17 @@ impl Server {
     }
 }
 
-/// Waits until all connections have ended, including ones that wait for their header.
-async fn ended(open: &mut ConnectionManager, arrivals: &mut Arrivals) {
-    while open.len() > 0 || arrivals.are_waiting() {
+/// Waits until no more connections are accepted, and all have ended, including ones that wait for
+/// their header.
+async fn ended(open: &ConnectionManager, arrivals: &mut Arrivals) {
+    let mut are_accepted = true;
+    while are_accepted || open.len() > 0 {
         tokio::select! {
+            accepted = arrivals.next(), if are_accepted => match accepted {
+                Some(accepted) => open.add(accepted, None),
+                None => are_accepted = false,
+            },
             () = open.ended() => {}
-            accepted = arrivals.next() => open.add(accepted),
         }
-    }
-}
-
-/// Accepts a connection of any listener. Each is the first that is asked in its turn.
-async fn accept(listeners: &[Listener], next: &mut usize) -> io::Result<Arrival> {
-    poll_fn(|context| {
-        for place in 0..listeners.len() {
-            let place = (*next + place) % listeners.len();
-            if let Poll::Ready(accepted) = listeners[place].poll_accept(context) {
-                *next = place + 1;
-                return Poll::Ready(accepted);
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-/// Pauses after a failure to accept. A connection that failed before it was accepted
-/// causes none: that is its client's problem.
-async fn pause(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        warn!(%error, "cannot accept a connection; retrying");
-        sleep(ACCEPT_PAUSE).await;
     }
 }

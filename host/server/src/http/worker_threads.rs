@@ -2,9 +2,10 @@
 //! with a runtime of its own.
 //!
 //! A connection stays on the thread that it was assigned to, so that its requests need no
-//! synchronization between cores. One task accepts all connections and assigns them in
-//! proportion to the time that each thread has left: the kernel's distribution among
-//! several listeners is random, and a few connections can pile up on one core.
+//! synchronization between cores. Connections are assigned in proportion to the time that each
+//! thread has left. The thread that accepted one keeps it, unless it has more than its share: the
+//! kernel's distribution among several sockets is random, and a few connections can pile up on one
+//! core.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -52,6 +53,10 @@ struct Load {
 /// The precision of a load. Threads that differ by less than a part have the same load.
 const PARTS: u64 = 16;
 
+/// The part of another thread's load by which a thread may exceed it to keep the connections that
+/// it accepts, which saves their move.
+const TOLERANCE: u64 = 8;
+
 /// The number of a worker thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct WorkerId(usize);
@@ -80,16 +85,28 @@ impl WorkerThreads {
         self.workers.len()
     }
 
-    /// Assigns a connection to the thread with the most time for it; of equal ones to the
-    /// one with the fewest connections.
-    pub(super) fn assign(&mut self) -> (WorkerId, &Handle) {
-        let workers = self.workers.iter_mut().enumerate();
-        let (number, worker) = workers
+    /// Returns the runtimes of the threads, in the order of their numbers.
+    pub(super) fn runtimes(&self) -> impl Iterator<Item = (WorkerId, &Handle)> {
+        self.workers.iter().enumerate().map(|(number, worker)| (WorkerId(number), &worker.handle))
+    }
+
+    /// Returns the thread for the next connection: the one that accepted it, if there is one and
+    /// it has not more than its share, or else the one with the most time for it; of equal ones
+    /// the one with the fewest connections.
+    pub(super) fn choose(&self, here: Option<WorkerId>) -> WorkerId {
+        let workers = self.workers.iter().enumerate();
+        let (number, best) = workers
             .min_by_key(|(_, worker)| (worker.load.after_assignment(), worker.connections))
             .expect("there is one");
+        here.filter(|here| self.workers[here.0].has_share(best)).unwrap_or(WorkerId(number))
+    }
+
+    /// Assigns a connection to a thread, and returns its runtime.
+    pub(super) fn assign(&mut self, WorkerId(number): WorkerId) -> &Handle {
+        let worker = &mut self.workers[number];
         worker.connections += 1;
         worker.load.assigned += 1;
-        (WorkerId(number), &worker.handle)
+        &worker.handle
     }
 
     /// Records the end of a connection of this thread.
@@ -125,6 +142,14 @@ impl WorkerThread {
 
     fn new(handle: Handle, end: Option<oneshot::Sender<()>>) -> Self {
         Self { handle, connections: 0, load: Load::new(), _end: end }
+    }
+
+    /// Returns whether another connection would not be more than the share of this thread, given
+    /// the thread with the most time for it. With few connections, that is the exact share.
+    fn has_share(&self, best: &Self) -> bool {
+        let is_near = |own: u64, best: u64| own <= best + best / TOLERANCE;
+        is_near(self.load.after_assignment(), best.load.after_assignment())
+            && is_near(self.connections + 1, best.connections + 1)
     }
 }
 
@@ -174,7 +199,8 @@ mod tests {
     use tokio::task::yield_now;
 
     async fn thread_of(workers: &mut WorkerThreads) -> (WorkerId, ThreadId) {
-        let (worker, handle) = workers.assign();
+        let worker = workers.choose(None);
+        let handle = workers.assign(worker);
         (worker, handle.spawn(async { thread::current().id() }).await.unwrap())
     }
 
@@ -192,6 +218,32 @@ mod tests {
         let (ended, thread) = threads[1];
         workers.release(ended);
         assert_eq!(thread_of(&mut workers).await, (ended, thread));
+    }
+
+    #[tokio::test]
+    async fn a_thread_keeps_its_share_of_the_connections_that_it_accepts() {
+        let mut workers = WorkerThreads::start(NonZeroUsize::new(2).unwrap());
+        let [first, second] = [WorkerId(0), WorkerId(1)];
+        // However few they are, one thread does not get more than the other.
+        for count in 1..8 {
+            for (accepts, expected) in [(second, second), (second, first)] {
+                let worker = workers.choose(Some(accepts));
+                assert_eq!(worker, expected, "{count}");
+                workers.assign(worker);
+            }
+        }
+        // Of many, it keeps a few more.
+        let mut kept = [0; 2];
+        for _ in 0..1_000 {
+            let worker = workers.choose(Some(second));
+            workers.assign(worker);
+            kept[worker.0] += 1;
+        }
+        assert!((501..=540).contains(&kept[1]), "{kept:?}");
+        // The connections of one that has ended do not count.
+        (0..500).for_each(|_| workers.release(second));
+        workers.measure();
+        assert_eq!(workers.choose(Some(second)), second);
     }
 
     #[test]
@@ -213,23 +265,29 @@ mod tests {
     #[tokio::test]
     async fn a_busy_thread_gets_few_connections_however_few_it_has() {
         let mut workers = WorkerThreads::start(NonZeroUsize::new(2).unwrap());
-        let (busy, handle) = workers.assign();
-        let spinning = handle.spawn(async {
+        let busy = workers.choose(None);
+        let spinning = workers.assign(busy).spawn(async {
             loop {
                 let end = Instant::now() + Duration::from_micros(500);
                 while Instant::now() < end {}
                 yield_now().await;
             }
         });
-        let idle = workers.assign().0;
+        let idle = workers.choose(Some(busy));
+        assert_ne!(idle, busy);
         // Others keep idle connections to the other thread.
         workers.workers[idle.0].connections += 1_000;
         while workers.workers[busy.0].load.free > 1 || workers.workers[idle.0].load.free < 8 {
             workers.measure();
             thread::sleep(Duration::from_millis(1));
         }
-        let assigned = (0..9).map(|_| workers.assign().0);
-        assert!(assigned.filter(|worker| *worker == busy).count() <= 1);
+        let mut to_busy = 0;
+        for _ in 0..9 {
+            let worker = workers.choose(Some(busy));
+            workers.assign(worker);
+            to_busy += usize::from(worker == busy);
+        }
+        assert!(to_busy <= 1);
         spinning.abort();
     }
 }

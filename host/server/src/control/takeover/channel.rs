@@ -1,7 +1,7 @@
 //! Messages over a Unix socket, with the file descriptors that belong to them.
 //!
 //! A message is its length, 4 bytes in network order, and JSON. The descriptors come with the
-//! length.
+//! length, up to 253 with each of its bytes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -21,10 +21,13 @@ use tokio::net::UnixStream;
 /// The maximum size of a message, in bytes.
 const MAX_MESSAGE: usize = 8 << 20;
 
-/// The maximum number of descriptors that the kernel passes with a message.
-const MAX_DESCRIPTORS: usize = 253;
+/// The maximum number of descriptors that the kernel passes with one `sendmsg`.
+const MAX_PASSED: usize = 253;
 
-const DESCRIPTORS_SPACE: usize = cmsg_space!(ScmRights(MAX_DESCRIPTORS));
+const PASSED_SPACE: usize = cmsg_space!(ScmRights(MAX_PASSED));
+
+/// The maximum number of descriptors of a message: those that come with the bytes of its length.
+const MAX_DESCRIPTORS: usize = 4 * MAX_PASSED;
 
 /// A connection to the other process of a takeover.
 #[derive(Debug)]
@@ -47,7 +50,7 @@ pub enum ChannelError {
     #[error("a message of {0} bytes is longer than {MAX_MESSAGE}")]
     TooLong(usize),
     /// The message has too many sockets.
-    #[error("more than {MAX_DESCRIPTORS} sockets, which the kernel passes at most")]
+    #[error("more than {MAX_DESCRIPTORS} sockets, of which a takeover passes no more")]
     TooManySockets,
     /// The message is not of the protocol.
     #[error("a message is not of this protocol: {0}")]
@@ -81,19 +84,20 @@ impl Channel {
         let length = u32::try_from(json.len()).ok().filter(|_| json.len() <= MAX_MESSAGE);
         let length = length.ok_or(ChannelError::TooLong(json.len()))?;
         let frame = [&length.to_be_bytes()[..], &json].concat();
-        let send_first = || {
-            let mut space = [MaybeUninit::uninit(); DESCRIPTORS_SPACE];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            if !descriptors.is_empty() {
-                control.push(SendAncillaryMessage::ScmRights(descriptors));
-            }
-            let bytes = [IoSlice::new(&frame)];
-            Ok(sendmsg(&self.stream, &bytes, &mut control, SendFlags::NOSIGNAL)?)
-        };
-        // The kernel passes the descriptors with the first byte.
-        let sent = self.stream.async_io(Interest::WRITABLE, send_first).await;
-        let sent = sent.map_err(closed)?;
-        self.stream.write_all(&frame[sent..]).await.map_err(closed)
+        let mut rest = &frame[..];
+        for passed in descriptors.chunks(MAX_PASSED) {
+            let (first, after) = rest.split_at(1);
+            let send = || {
+                let mut space = [MaybeUninit::uninit(); PASSED_SPACE];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                control.push(SendAncillaryMessage::ScmRights(passed));
+                let bytes = [IoSlice::new(first)];
+                Ok(sendmsg(&self.stream, &bytes, &mut control, SendFlags::NOSIGNAL)?)
+            };
+            self.stream.async_io(Interest::WRITABLE, send).await.map_err(closed)?;
+            rest = after;
+        }
+        self.stream.write_all(rest).await.map_err(closed)
     }
 
     /// Receives a message. Must be called again only after it has returned `Ok`.
@@ -129,7 +133,7 @@ impl Channel {
             return Ok(early);
         }
         let mut receive = || {
-            let mut space = [MaybeUninit::uninit(); DESCRIPTORS_SPACE];
+            let mut space = [MaybeUninit::uninit(); PASSED_SPACE];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let mut bytes = [IoSliceMut::new(part)];
             // The processes that compile modules must not get them.
@@ -162,7 +166,7 @@ fn closed(error: io::Error) -> ChannelError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Channel, ChannelError, MAX_DESCRIPTORS, MAX_MESSAGE};
+    use super::{Channel, ChannelError, MAX_DESCRIPTORS, MAX_MESSAGE, MAX_PASSED};
     use bytes::Bytes;
     use rustix::io::{FdFlags, fcntl_getfd};
     use std::os::fd::AsFd;
@@ -178,14 +182,15 @@ mod tests {
     async fn a_message_arrives_with_its_descriptors() {
         let (mut one, mut other) = pair();
         let null = std::fs::File::open("/dev/null").unwrap();
-        let descriptors = [null.as_fd(); MAX_DESCRIPTORS];
+        // More than the kernel passes at once.
+        let descriptors = [null.as_fd(); MAX_PASSED + 1];
         // More than the buffer of the socket.
         let text = "x".repeat(1 << 20);
         let (sent, received) =
             tokio::join!(one.send(&text, &descriptors), other.receive::<String>());
         sent.unwrap();
         let (message, descriptors) = received.unwrap();
-        assert_eq!((message, descriptors.len()), (text, MAX_DESCRIPTORS));
+        assert_eq!((message, descriptors.len()), (text, MAX_PASSED + 1));
         for descriptor in descriptors {
             assert_eq!(fcntl_getfd(descriptor).unwrap(), FdFlags::CLOEXEC);
         }

@@ -1,7 +1,6 @@
 //! The side of the old process: hands its sockets over, and drains.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -240,7 +239,8 @@ impl Session {
             is_ready: self.state.snapshot().status().value().is_ok(),
             mounts: MountOffer::of(self.registry.mounts().iter().map(|mount| &**mount)),
         };
-        let descriptors: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
+        let descriptors: Vec<_> =
+            sockets.iter().flat_map(|(_, socket)| socket.descriptors()).collect();
         Ok(step(channel.send(&FromServer::Offer(offer), &descriptors)).await?)
     }
 }

@@ -49,7 +49,7 @@ pub(super) enum FromServer {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Offer {
     pub(super) version: String,
-    /// A description of each passed descriptor, in their order.
+    /// A description of each socket, in the order of the passed descriptors.
     pub(super) sockets: Vec<SocketOffer>,
     /// Whether the sockets of clients come from the service manager, not from the settings.
     pub(super) is_passed: bool,
@@ -65,6 +65,9 @@ pub(super) struct SocketOffer {
     pub(super) role: Role,
     /// The file of a Unix socket that the server has created.
     pub(super) path: Option<PathBuf>,
+    /// The number of descriptors, if it is a group of TCP sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) group: Option<usize>,
 }
 
 /// The clients of a socket.

@@ -1,11 +1,14 @@
 //! The sockets of a server, which can be passed to another process, and received ones.
 
+use std::collections::HashSet;
 use std::io;
+use std::net::TcpListener as StdTcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::absolute;
 use std::sync::{Arc, Weak};
 
+use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use tokio::net::{TcpListener, UnixListener};
@@ -54,37 +57,76 @@ impl SocketOffer {
     /// Describes a socket.
     pub(super) fn new(role: Role, socket: &ListenSocket) -> io::Result<Self> {
         let path = socket.file().map(|file| absolute(file.path())).transpose()?;
-        Ok(Self { role, path })
+        let is_group = matches!(socket, ListenSocket::TcpGroup(_));
+        Ok(Self { role, path, group: is_group.then(|| socket.descriptors().len()) })
     }
 
-    /// Returns the socket that is described, after checks: the descriptor can be any.
-    pub(super) fn receive(self, descriptor: OwnedFd) -> Result<ReceivedSocket, SocketError> {
-        let Self { role, path } = self;
+    /// Returns the number of descriptors.
+    pub(super) fn count(&self) -> usize {
+        self.group.unwrap_or(1)
+    }
+
+    /// Returns the socket that is described, after checks: the descriptors can be any.
+    pub(super) fn receive(self, descriptors: Vec<OwnedFd>) -> Result<ReceivedSocket, SocketError> {
+        let Self { role, path, group } = self;
         let invalid = |reason: &str| SocketError(reason.to_owned());
         let failed = |error: io::Error| SocketError(error.to_string());
-        let kind = socket_type(&descriptor).map_err(|_| invalid("it is not a socket"))?;
-        let listens = socket_acceptconn(&descriptor).map_err(|error| failed(error.into()))?;
-        if kind != SocketType::STREAM || !listens {
-            return Err(invalid("it does not listen"));
-        }
-        let socket = match socket_domain(&descriptor).map_err(|error| failed(error.into()))? {
-            AddressFamily::INET | AddressFamily::INET6 => {
-                let listener = std::net::TcpListener::from(descriptor);
-                listener.set_nonblocking(true).map_err(failed)?;
-                ListenSocket::Tcp(TcpListener::from_std(listener).map_err(failed)?)
+        let sockets = descriptors.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+        let socket = if group.is_some() {
+            let listeners: Vec<_> = sockets.into_iter().filter_map(Checked::tcp).collect();
+            let addresses = listeners.iter().map(StdTcpListener::local_addr);
+            let addresses = addresses.collect::<io::Result<HashSet<_>>>().map_err(failed)?;
+            if role != Role::Client || Some(listeners.len()) != group || addresses.len() != 1 {
+                return Err(invalid("it is not in a group of clients' sockets of one address"));
             }
-            AddressFamily::UNIX => {
-                let file = path.map(SocketFile::of_other).transpose().map_err(failed)?;
-                let listener = StdUnixListener::from(descriptor);
-                listener.set_nonblocking(true).map_err(failed)?;
-                ListenSocket::Unix(UnixListener::from_std(listener).map_err(failed)?, file)
+            ListenSocket::TcpGroup(listeners)
+        } else {
+            match sockets.into_iter().next() {
+                Some(Checked::Tcp(listener)) => {
+                    ListenSocket::Tcp(TcpListener::from_std(listener).map_err(failed)?)
+                }
+                Some(Checked::Unix(listener)) => {
+                    let file = path.map(SocketFile::of_other).transpose().map_err(failed)?;
+                    ListenSocket::Unix(UnixListener::from_std(listener).map_err(failed)?, file)
+                }
+                None => return Err(invalid("it is missing")),
             }
-            _ => return Err(invalid("it is neither of TCP nor a Unix socket")),
         };
         if role == Role::Control && socket.file().is_none() {
             return Err(invalid("the control socket has no file"));
         }
         Ok(ReceivedSocket { role, socket })
+    }
+}
+
+/// A received descriptor that is a socket which listens.
+enum Checked {
+    Tcp(StdTcpListener),
+    Unix(StdUnixListener),
+}
+
+impl Checked {
+    fn tcp(self) -> Option<StdTcpListener> {
+        match self {
+            Self::Tcp(listener) => Some(listener),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+fn checked(descriptor: OwnedFd) -> Result<Checked, SocketError> {
+    let invalid = |reason: &str| SocketError(reason.to_owned());
+    let failed = |error: io::Error| SocketError(error.to_string());
+    let kind = socket_type(&descriptor).map_err(|_| invalid("it is not a socket"))?;
+    let listens = socket_acceptconn(&descriptor).map_err(|error| failed(error.into()))?;
+    if kind != SocketType::STREAM || !listens {
+        return Err(invalid("it does not listen"));
+    }
+    ioctl_fionbio(&descriptor, true).map_err(|error| failed(error.into()))?;
+    match socket_domain(&descriptor).map_err(|error| failed(error.into()))? {
+        AddressFamily::INET | AddressFamily::INET6 => Ok(Checked::Tcp(descriptor.into())),
+        AddressFamily::UNIX => Ok(Checked::Unix(descriptor.into())),
+        _ => Err(invalid("it is neither of TCP nor a Unix socket")),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The side of the new process: receives the sockets of a running server.
 
-use std::iter::zip;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -88,11 +87,17 @@ impl Takeover {
         };
         let Offer { version, sockets, is_passed, watchdog, is_ready, mut mounts } = offer;
         MountOffer::limit(&mut mounts);
-        if sockets.len() != descriptors.len() {
-            let (described, passed) = (sockets.len(), descriptors.len());
+        let passed = descriptors.len();
+        let described =
+            sockets.iter().fold(0_usize, |sum, offer| sum.saturating_add(offer.count()));
+        if described != passed {
             return Err(TakeoverError::Count { described, passed });
         }
-        let sockets = zip(sockets, descriptors).map(|(offer, socket)| offer.receive(socket));
+        let mut descriptors = descriptors.into_iter();
+        let sockets = sockets.into_iter().map(|offer| {
+            let own = descriptors.by_ref().take(offer.count()).collect();
+            offer.receive(own)
+        });
         let sockets = sockets.collect::<Result<_, _>>()?;
         let watchdog = watchdog.map(Duration::from_micros);
         Ok(Self { channel, process, version, sockets, is_passed, watchdog, is_ready, mounts })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use relayer_rest_state::{StatePublisher, StateReader};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use super::channel::Channel;
 use super::handover::{Handover, Session};
@@ -31,7 +31,8 @@ struct Old {
 
 impl Old {
     async fn new() -> Self {
-        let listener = Listener::from(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let address: ListenAddress = "127.0.0.1:0".parse().unwrap();
+        let listener = Listener::bind(&address.into()).await.unwrap();
         let handover = Handover::new(std::slice::from_ref(&listener));
         let folder = tempfile::tempdir().unwrap();
         let control = ControlSocket::bind(&folder.path().join("c.sock")).unwrap();
@@ -74,11 +75,14 @@ async fn sockets_belong_to_the_new_process_after_it_confirms() {
     assert_eq!(takeover.mounts[0].digest, test_module(0).digest().to_string());
     let address = old.listener.as_ref().unwrap().address().unwrap();
     assert_eq!(takeover.sockets[0].address().unwrap(), address);
+    let sockets = |listener: &Listener| listener.socket().descriptors().len();
+    let count = sockets(old.listener.as_ref().unwrap());
     let path = old.control().to_owned();
     assert_eq!(takeover.sockets[1].address().unwrap(), ListenAddress::Unix(path.clone()));
     let control = takeover.sockets.pop().unwrap().into_control_socket().unwrap();
     let control = super::super::listener::Listener::of_owner(control);
     let listener = takeover.sockets.pop().unwrap().into_listener();
+    assert_eq!(sockets(&listener), count);
     let handover = Handover::new(std::slice::from_ref(&listener));
     handover.add(Role::Control, &control.socket);
     takeover.confirm(&handover).await.unwrap();
@@ -184,6 +188,12 @@ async fn the_sockets_of_a_hostile_server_are_rejected() {
     let datagram = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let null = File::open("/dev/null").unwrap();
     let one = offer(&["client"]);
+    let grouped = |size: usize, role: &str| {
+        let sockets = json!([{"role": role, "group": size}]);
+        json!({"offer": {
+            "version": "1", "sockets": sockets, "is-passed": false, "is-ready": true, "mounts": [],
+        }})
+    };
     let missing = "1 sockets are described, and 0 descriptors were passed";
     assert_eq!(offered(&one, &[]).await, missing);
     let more = [listener.as_fd(), listener.as_fd()];
@@ -199,6 +209,25 @@ async fn the_sockets_of_a_hostile_server_are_rejected() {
     }
     let control = offered(&offer(&["control"]), &[listener.as_fd()]).await;
     assert_eq!(control, format!("{served}the control socket has no file"));
+    let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let unix = UnixListener::bind(folder.path().join("s")).unwrap();
+    for (offer, descriptors) in [
+        (grouped(0, "client"), &[][..]),
+        (grouped(1, "admin"), &[listener.as_fd()]),
+        (grouped(1, "client"), &[unix.as_fd()]),
+        (grouped(2, "client"), &[listener.as_fd(), unix.as_fd()]),
+        (grouped(2, "client"), &[listener.as_fd(), other.as_fd()]),
+    ] {
+        let error = offered(&offer, descriptors).await;
+        assert_eq!(
+            error,
+            format!("{served}it is not in a group of clients' sockets of one address")
+        );
+    }
+    let error = offered(&grouped(usize::MAX, "client"), &[listener.as_fd()]).await;
+    let expected = format!("{} sockets are described, and 1 descriptors were passed", usize::MAX);
+    assert_eq!(error, expected);
     for invalid in [json!(null), json!({"offer": {}}), offer(&["unknown"])] {
         let error = offered(&invalid, &[]).await;
         assert!(error.contains("a message is not of this protocol: "), "{error}");

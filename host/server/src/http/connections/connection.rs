@@ -28,7 +28,7 @@ use super::http2_request::{Http2Request, RequestMemory};
 use super::protocol::{Detected, Protocols, detect};
 use super::roster::Peer;
 use super::sending::Sending;
-use super::socket::{DetachedSocket, Socket};
+use super::socket::{AssignedSocket, Socket};
 use super::stream::Stream;
 use super::tally::Counted;
 use super::tracked_stream::TrackedStream;
@@ -86,7 +86,7 @@ pub(in crate::http) struct Accepted {
 
 /// Serves a connection, which counts as open until it ends.
 pub(super) async fn serve(
-    socket: DetachedSocket,
+    socket: AssignedSocket,
     tls: Option<Arc<TlsConfig>>,
     client: ClientSide,
     connections: Arc<Connections>,
@@ -129,7 +129,7 @@ pub(super) async fn serve(
 /// Waits for the first bytes of a connection. Returns `None` if the connection is told to
 /// end before.
 async fn start(
-    socket: DetachedSocket,
+    socket: AssignedSocket,
     tls: Option<Arc<TlsConfig>>,
     activity: &ConnectionActivity,
 ) -> io::Result<Option<(Stream, Detected)>> {

@@ -2,10 +2,13 @@
 //! long.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use relayer_rest_common::log_rate::{LogRate, Permit};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tracing::warn;
@@ -13,12 +16,12 @@ use tracing::warn;
 use super::activity::ConnectionActivity;
 use super::connection::{self, Accepted, Connections};
 use super::roster::{Entry, Peer, Roster};
-use super::socket::Socket;
+use super::socket::{AssignedSocket, Socket};
 use super::tally::ConnectionTally;
 use crate::http::error::HostError;
 use crate::http::exchange::ClientSide;
 use crate::http::limits::HttpLimits;
-use crate::http::worker_threads::WorkerThreads;
+use crate::http::worker_threads::{WorkerId, WorkerThreads};
 
 /// The maximum number of connections in excess of the limit: evicted ones that have not
 /// ended yet, because their thread is busy, or their client has not acknowledged it.
@@ -32,19 +35,27 @@ const EXCESS: &str = "evicted connections have not ended yet: their threads are 
 /// The maximum number of refused connections that are still read from.
 const MAX_DRAINING: usize = 32;
 
+/// The connections of all threads, which any of them can add to.
 pub(in crate::http) struct ConnectionManager {
     limits: HttpLimits,
     /// The context of each worker thread.
     connections: Vec<Arc<Connections>>,
     roster: Arc<Roster>,
-    tasks: JoinSet<()>,
-    peers: HashMap<Peer, u32>,
-    count: u64,
-    workers: WorkerThreads,
+    open: Mutex<Open>,
     tally: ConnectionTally,
     refusals: LogRate,
     /// Permits of refused connections that are still read from.
     draining: Arc<Semaphore>,
+}
+
+/// The open connections. Locked for each connection, not for requests.
+struct Open {
+    tasks: JoinSet<()>,
+    peers: HashMap<Peer, u32>,
+    count: u64,
+    workers: WorkerThreads,
+    /// Waits for the end of a connection, although there was none.
+    waker: Option<Waker>,
 }
 
 impl ConnectionManager {
@@ -60,98 +71,119 @@ impl ConnectionManager {
             limits,
             connections: connections.collect(),
             roster,
-            tasks: JoinSet::new(),
-            peers: HashMap::new(),
-            count: 0,
-            workers,
+            open: Mutex::new(Open {
+                tasks: JoinSet::new(),
+                peers: HashMap::new(),
+                count: 0,
+                workers,
+                waker: None,
+            }),
             tally,
             refusals: LogRate::new(1),
             draining: Arc::new(Semaphore::new(MAX_DRAINING)),
         }
     }
 
+    /// Returns the runtimes of the threads, in the order of their numbers.
+    pub(in crate::http) fn runtimes(&self) -> Vec<(WorkerId, Handle)> {
+        let open = self.open();
+        open.workers.runtimes().map(|(worker, runtime)| (worker, runtime.clone())).collect()
+    }
+
     /// Serves a connection if there is room, or if an idle connection can be evicted for
-    /// it.
-    pub(in crate::http) fn add(&mut self, accepted: Accepted) {
+    /// it. `here` is the thread that accepted it, if it is one of them.
+    pub(in crate::http) fn add(&self, accepted: Accepted, here: Option<WorkerId>) {
         let Accepted { socket, peer, address, tls } = accepted;
         let is_forwarded = address.is_some_and(|address| self.limits.is_proxy(address));
         let peer = if is_forwarded { Peer::SEVERAL } else { peer };
-        if self.has_excess() {
-            return self.refuse(socket, tls.is_some(), EXCESS);
+        let mut open = self.open();
+        if let Err(reason) = self.check_room(&open, peer) {
+            drop(open);
+            return self.refuse(socket, tls.is_some(), reason);
         }
-        let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
-        // Evicting a connection of this peer makes room in the server, too.
-        let has_room = if peer.has_address() && of_peer >= self.limits.connections_per_peer {
-            self.roster.evict_idlest(|entry| entry.peer == peer)
-        } else {
-            self.tasks.len() < self.limits.connections as usize
-                || self.roster.evict_idlest(|_| true)
-        };
-        if !has_room {
-            return self.refuse(socket, tls.is_some(), FULL);
-        }
-        // The thread that serves it registers it with its own runtime.
-        let Ok(socket) = socket.detach() else { return };
+        let worker = open.workers.choose(here);
+        let Ok(socket) = AssignedSocket::new(socket, here == Some(worker)) else { return };
         let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
         // Before its thread may respond: afterwards, the response would not be the last one.
         if self.tally.is_draining() {
             activity.drain();
         }
-        let (worker, runtime) = self.workers.assign();
         let connections = Arc::clone(&self.connections[worker.index()]);
         let counted = self.tally.accepted();
         // Not within another future, which would double the memory of each connection.
         let client = ClientSide { address, has_tls: tls.is_some(), is_forwarded };
         let activity_of = Arc::clone(&activity);
         let serve = connection::serve(socket, tls, client, connections, activity_of, counted);
-        let task = self.tasks.spawn_on(serve, runtime);
-        *self.peers.entry(peer).or_default() += 1;
-        self.count += 1;
-        self.roster.insert(task.id(), Entry { activity, peer, worker, number: self.count });
+        let Open { tasks, peers, count, workers, waker } = &mut *open;
+        let task = tasks.spawn_on(serve, workers.assign(worker));
+        *peers.entry(peer).or_default() += 1;
+        *count += 1;
+        self.roster.insert(task.id(), Entry { activity, peer, worker, number: *count });
+        if let Some(waker) = waker.take() {
+            waker.wake();
+        }
     }
 
-    /// Returns whether too many evicted connections have not ended yet. These end
-    /// immediately then.
-    fn has_excess(&self) -> bool {
-        let has_excess = self.tasks.len() >= self.limits.connections as usize + MAX_EXCESS;
-        if has_excess {
+    /// Checks that there is room for a connection of this peer, or makes room.
+    fn check_room(&self, open: &Open, peer: Peer) -> Result<(), &'static str> {
+        let limit = self.limits.connections as usize;
+        if open.tasks.len() >= limit + MAX_EXCESS {
+            // Evicted connections that have not ended yet end immediately then.
             self.roster.hasten();
+            return Err(EXCESS);
         }
-        has_excess
+        let of_peer = open.peers.get(&peer).copied().unwrap_or_default();
+        // Evicting a connection of this peer makes room in the server, too.
+        let has_room = if peer.has_address() && of_peer >= self.limits.connections_per_peer {
+            self.roster.evict_idlest(|entry| entry.peer == peer)
+        } else {
+            open.tasks.len() < limit || self.roster.evict_idlest(|_| true)
+        };
+        has_room.then_some(()).ok_or(FULL)
     }
 
     /// Waits until all connections have ended.
-    pub(in crate::http) async fn all_ended(&mut self) {
+    pub(in crate::http) async fn all_ended(&self) {
         while self.len() > 0 {
             self.ended().await;
         }
     }
 
     /// Waits until a connection has ended; if there are none, forever.
-    pub(in crate::http) async fn ended(&mut self) {
-        let id = match self.tasks.join_next_with_id().await {
+    pub(in crate::http) async fn ended(&self) {
+        poll_fn(|context| self.poll_ended(context)).await;
+    }
+
+    fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut open = self.open();
+        let id = match ready!(open.tasks.poll_join_next_with_id(context)) {
             Some(Ok((id, ()))) => id,
             Some(Err(error)) => error.id(),
-            None => return std::future::pending().await,
+            None => {
+                open.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
         };
-        let Some(Entry { peer, worker, .. }) = self.roster.remove(id) else { return };
-        self.workers.release(worker);
-        if let Some(count) = self.peers.get_mut(&peer) {
-            *count -= 1;
-            if *count == 0 {
-                self.peers.remove(&peer);
+        if let Some(Entry { peer, worker, .. }) = self.roster.remove(id) {
+            open.workers.release(worker);
+            if let Some(count) = open.peers.get_mut(&peer) {
+                *count -= 1;
+                if *count == 0 {
+                    open.peers.remove(&peer);
+                }
             }
         }
+        Poll::Ready(())
     }
 
     pub(in crate::http) fn len(&self) -> usize {
-        self.tasks.len()
+        self.open().tasks.len()
     }
 
     /// Advances the clock by a second, measures the load of the threads, and closes
     /// connections whose clients were silent or stalled for too long.
-    pub(in crate::http) fn tick(&mut self) {
-        self.workers.measure();
+    pub(in crate::http) fn tick(&self) {
+        self.open().workers.measure();
         self.roster.clock().tick();
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         self.roster.close_after(seconds(self.limits.idle), seconds(self.limits.stalled));
@@ -168,8 +200,13 @@ impl ConnectionManager {
     }
 
     /// Drops all connections, which end when their tasks yield.
-    pub(in crate::http) fn abort_all(&mut self) {
-        self.tasks.abort_all();
+    pub(in crate::http) fn abort_all(&self) {
+        self.open().tasks.abort_all();
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Nothing that panics is done while it is held.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn refuse(&self, socket: Socket, has_tls: bool, reason: &str) {
@@ -254,16 +291,16 @@ mod tests {
         let mut workers = WorkerThreads::start(NonZeroUsize::MIN);
         let (release, released) = mpsc::channel::<()>();
         // The thread is busy for as long as the channel exists.
-        let busy = workers.assign().1.spawn(async move { released.recv().is_ok() });
-        let mut manager =
-            ConnectionManager::new(limits, &connections, workers, roster, tally.clone());
+        let worker = workers.choose(None);
+        let busy = workers.assign(worker).spawn(async move { released.recv().is_ok() });
+        let manager = ConnectionManager::new(limits, &connections, workers, roster, tally.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut clients = Vec::new();
         for _ in 0..100 {
             clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
             let socket = Socket::Tcp(listener.accept().await.unwrap().0);
             let peer = IpAddr::from(Ipv4Addr::LOCALHOST).into();
-            manager.add(Accepted { socket, peer, address: None, tls: None });
+            manager.add(Accepted { socket, peer, address: None, tls: None }, None);
         }
         assert_eq!(manager.len(), 4 + MAX_EXCESS);
         assert_eq!(tally.status().refused, 100 - 4 - MAX_EXCESS as u64);

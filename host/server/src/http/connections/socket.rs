@@ -27,22 +27,16 @@ pub(in crate::http) enum Socket {
     Unix(UnixStream),
 }
 
-/// A socket that is not registered with a runtime.
+/// A socket for the thread that a connection is assigned to.
 #[derive(Debug)]
-pub(super) enum DetachedSocket {
+pub(super) enum AssignedSocket {
+    /// Registered with the runtime of the thread, which has accepted it.
+    Registered(Socket),
     Tcp(StdTcpStream),
     Unix(StdUnixStream),
 }
 
 impl Socket {
-    /// Removes the socket from its runtime.
-    pub(super) fn detach(self) -> io::Result<DetachedSocket> {
-        Ok(match self {
-            Self::Tcp(stream) => DetachedSocket::Tcp(stream.into_std()?),
-            Self::Unix(stream) => DetachedSocket::Unix(stream.into_std()?),
-        })
-    }
-
     /// Waits for bytes, and returns a copy of the first ones, which stay in the socket.
     pub(in crate::http) async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -94,18 +88,29 @@ impl Socket {
     }
 }
 
-impl DetachedSocket {
+impl AssignedSocket {
+    /// Removes the socket from its runtime, unless that is the one of its thread.
+    pub(super) fn new(socket: Socket, is_here: bool) -> io::Result<Self> {
+        Ok(match socket {
+            socket if is_here => Self::Registered(socket),
+            Socket::Tcp(stream) => Self::Tcp(stream.into_std()?),
+            Socket::Unix(stream) => Self::Unix(stream.into_std()?),
+        })
+    }
+
     /// Registers the socket with the current runtime.
     pub(super) fn attach(self) -> io::Result<Socket> {
-        match self {
-            Self::Tcp(stream) => {
-                stream.set_nodelay(true)?;
-                #[cfg(target_os = "linux")]
-                socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_SYSTEM_UNSENT)?;
-                TcpStream::from_std(stream).map(Socket::Tcp)
-            }
-            Self::Unix(stream) => UnixStream::from_std(stream).map(Socket::Unix),
+        let socket = match self {
+            Self::Registered(socket) => socket,
+            Self::Tcp(stream) => TcpStream::from_std(stream).map(Socket::Tcp)?,
+            Self::Unix(stream) => UnixStream::from_std(stream).map(Socket::Unix)?,
+        };
+        if let Socket::Tcp(stream) = &socket {
+            stream.set_nodelay(true)?;
+            #[cfg(target_os = "linux")]
+            socket2::SockRef::from(stream).set_tcp_notsent_lowat(MAX_SYSTEM_UNSENT)?;
         }
+        Ok(socket)
     }
 }
 
