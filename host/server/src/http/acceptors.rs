@@ -58,13 +58,14 @@ impl Acceptors {
             stop: stopped.clone(),
         };
         let runtimes = open.runtimes();
-        for (worker, runtime) in &runtimes {
+        let count = runtimes.len();
+        for (worker, runtime) in runtimes {
             let grouped = listeners.iter().filter(|listener| listener.is_group());
             let places = grouped.flat_map(|listener| {
-                let numbers = (worker.index()..listener.socket_count()).step_by(runtimes.len());
+                let numbers = (worker.index()..listener.socket_count()).step_by(count);
                 numbers.map(|number| (Arc::clone(listener), number))
             });
-            tasks.spawn_on(acceptor(Some(*worker), places.collect()).run(), runtime);
+            tasks.spawn_on(acceptor(Some(worker), places.collect()).run(), runtime);
         }
         let single = listeners.iter().filter(|listener| !listener.is_group());
         tasks.spawn(acceptor(None, single.map(|single| (Arc::clone(single), 0)).collect()).run());

@@ -16,6 +16,7 @@
 //! | `pending_bodies.rs`, `awaited_body.rs` | the request bodies that a client has not sent yet |
 //! | `http2_request.rs` | the memory of a request of HTTP/2 |
 //! | `closing.rs` | the signal to a connection to end |
+//! | `open_connections.rs` | the counts of open connections, by thread and by peer |
 //! | `roster.rs` | the open connections, and eviction |
 //! | `tally.rs` | counters of connections |
 
@@ -28,6 +29,7 @@ mod connection;
 mod forward;
 mod http2_request;
 mod manager;
+mod open_connections;
 mod pending_bodies;
 mod pending_responses;
 mod protocol;

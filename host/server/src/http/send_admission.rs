@@ -204,13 +204,13 @@ mod tests {
             worker: WorkerId::default(),
             number,
         };
-        let task = tokio::spawn(async move {
+        admission.common.roster.insert(entry);
+        tokio::spawn(async move {
             while !activity.is_closed_at_once() {
                 sleep(Duration::from_millis(1)).await;
             }
             drop(held);
         });
-        admission.common.roster.insert(task.id(), entry);
     }
 
     #[tokio::test(start_paused = true)]

@@ -207,7 +207,6 @@ impl Server {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
-                () = open.ended() => {}
                 _ = ticks.tick() => open.tick(),
                 Some(accepted) = arrivals.next() => open.add(accepted, None),
             }
@@ -237,14 +236,8 @@ impl Server {
 /// Waits until no more connections are accepted, and all have ended, including ones that wait for
 /// their header.
 async fn ended(open: &ConnectionManager, arrivals: &mut Arrivals) {
-    let mut are_accepted = true;
-    while are_accepted || open.len() > 0 {
-        tokio::select! {
-            accepted = arrivals.next(), if are_accepted => match accepted {
-                Some(accepted) => open.add(accepted, None),
-                None => are_accepted = false,
-            },
-            () = open.ended() => {}
-        }
+    while let Some(accepted) = arrivals.next().await {
+        open.add(accepted, None);
     }
+    open.all_ended().await;
 }

@@ -24,23 +24,26 @@ use crate::{cache, request_metrics};
 pub(super) const RELEASE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The threads, which end when this is dropped.
-pub(super) struct WorkerThreads {
-    workers: Vec<WorkerThread>,
-    measured_at: Instant,
-}
+pub(super) struct WorkerThreads(Vec<WorkerThread>);
 
 struct WorkerThread {
     handle: Handle,
-    connections: u64,
-    load: Load,
     /// Ends the thread when it is dropped; `None` for the runtime of the caller.
     _end: Option<oneshot::Sender<()>>,
+}
+
+/// The connections of the threads, and the time that each has left for others.
+pub(super) struct Loads {
+    threads: Vec<Load>,
+    measured_at: Instant,
 }
 
 /// The load of a thread. The number of its connections is no measure: a client can keep
 /// idle ones to a thread, so that new connections are assigned to the thread that it
 /// occupies.
 struct Load {
+    /// The open connections.
+    connections: u64,
     /// The time for which the thread was busy since its start, as of the last measurement.
     busy: Duration,
     /// The share of `PARTS` in which the thread was idle before the last measurement, at
@@ -76,51 +79,58 @@ impl WorkerThreads {
             }
         }
         if workers.is_empty() {
-            workers.push(WorkerThread::new(Handle::current(), None));
+            workers.push(WorkerThread { handle: Handle::current(), _end: None });
         }
-        Self { workers, measured_at: Instant::now() }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.workers.len()
+        Self(workers)
     }
 
     /// Returns the runtimes of the threads, in the order of their numbers.
-    pub(super) fn runtimes(&self) -> impl Iterator<Item = (WorkerId, &Handle)> {
-        self.workers.iter().enumerate().map(|(number, worker)| (WorkerId(number), &worker.handle))
+    pub(super) fn runtimes(&self) -> impl ExactSizeIterator<Item = (WorkerId, &Handle)> {
+        self.0.iter().enumerate().map(|(number, worker)| (WorkerId(number), &worker.handle))
     }
 
+    /// Returns the runtime of a thread.
+    pub(super) fn runtime(&self, WorkerId(number): WorkerId) -> &Handle {
+        &self.0[number].handle
+    }
+
+    /// Returns the loads of the threads, which have no connections yet.
+    pub(super) fn loads(&self) -> Loads {
+        let threads = self.0.iter().map(|_| Load::new()).collect();
+        Loads { threads, measured_at: Instant::now() }
+    }
+}
+
+impl Loads {
     /// Returns the thread for the next connection: the one that accepted it, if there is one and
     /// it has not more than its share, or else the one with the most time for it; of equal ones
     /// the one with the fewest connections.
     pub(super) fn choose(&self, here: Option<WorkerId>) -> WorkerId {
-        let workers = self.workers.iter().enumerate();
-        let (number, best) = workers
-            .min_by_key(|(_, worker)| (worker.load.after_assignment(), worker.connections))
+        let threads = self.threads.iter().enumerate();
+        let (number, best) = threads
+            .min_by_key(|(_, load)| (load.after_assignment(), load.connections))
             .expect("there is one");
-        here.filter(|here| self.workers[here.0].has_share(best)).unwrap_or(WorkerId(number))
+        here.filter(|here| self.threads[here.0].has_share(best)).unwrap_or(WorkerId(number))
     }
 
-    /// Assigns a connection to a thread, and returns its runtime.
-    pub(super) fn assign(&mut self, WorkerId(number): WorkerId) -> &Handle {
-        let worker = &mut self.workers[number];
-        worker.connections += 1;
-        worker.load.assigned += 1;
-        &worker.handle
+    /// Records a connection of this thread.
+    pub(super) fn assign(&mut self, WorkerId(number): WorkerId) {
+        let load = &mut self.threads[number];
+        load.connections += 1;
+        load.assigned += 1;
     }
 
     /// Records the end of a connection of this thread.
     pub(super) fn release(&mut self, WorkerId(number): WorkerId) {
-        self.workers[number].connections -= 1;
+        self.threads[number].connections -= 1;
     }
 
     /// Measures the loads of the threads since the last measurement.
-    pub(super) fn measure(&mut self) {
+    pub(super) fn measure(&mut self, workers: &WorkerThreads) {
         let now = Instant::now();
         let elapsed = now - std::mem::replace(&mut self.measured_at, now);
-        for worker in &mut self.workers {
-            let busy = worker.handle.metrics().worker_total_busy_duration(0);
-            worker.load.measure(busy, elapsed);
+        for (load, worker) in self.threads.iter_mut().zip(&workers.0) {
+            load.measure(worker.handle.metrics().worker_total_busy_duration(0), elapsed);
         }
     }
 }
@@ -137,25 +147,21 @@ impl WorkerThread {
         let (end, ended) = oneshot::channel();
         let name = format!("worker-{number}");
         let handle = threads::start_runtime(&name, |runtime| serve(runtime, ended))?;
-        Ok(Self::new(handle, Some(end)))
-    }
-
-    fn new(handle: Handle, end: Option<oneshot::Sender<()>>) -> Self {
-        Self { handle, connections: 0, load: Load::new(), _end: end }
-    }
-
-    /// Returns whether another connection would not be more than the share of this thread, given
-    /// the thread with the most time for it. With few connections, that is the exact share.
-    fn has_share(&self, best: &Self) -> bool {
-        let is_near = |own: u64, best: u64| own <= best + best / TOLERANCE;
-        is_near(self.load.after_assignment(), best.load.after_assignment())
-            && is_near(self.connections + 1, best.connections + 1)
+        Ok(Self { handle, _end: Some(end) })
     }
 }
 
 impl Load {
     fn new() -> Self {
-        Self { busy: Duration::ZERO, free: PARTS, assigned: 0 }
+        Self { connections: 0, busy: Duration::ZERO, free: PARTS, assigned: 0 }
+    }
+
+    /// Returns whether another connection would not be more than the share of the thread, given
+    /// the thread with the most time for it. With few connections, that is the exact share.
+    fn has_share(&self, best: &Self) -> bool {
+        let is_near = |own: u64, best: u64| own <= best + best / TOLERANCE;
+        is_near(self.after_assignment(), best.after_assignment())
+            && is_near(self.connections + 1, best.connections + 1)
     }
 
     /// Returns the relative load if another connection were assigned.
@@ -169,7 +175,9 @@ impl Load {
         let recent = busy.saturating_sub(self.busy).as_nanos();
         let parts = recent * u128::from(PARTS) / elapsed.as_nanos().max(1);
         let parts = u64::try_from(parts).unwrap_or(PARTS);
-        *self = Self { busy, free: PARTS.saturating_sub(parts).max(1), assigned: 0 };
+        self.busy = busy;
+        self.free = PARTS.saturating_sub(parts).max(1);
+        self.assigned = 0;
     }
 }
 
@@ -192,58 +200,57 @@ fn serve(runtime: &Runtime, mut ended: oneshot::Receiver<()>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Load, WorkerId, WorkerThreads};
+    use super::{Load, Loads, WorkerId, WorkerThreads};
     use std::num::NonZeroUsize;
     use std::thread::{self, ThreadId};
     use std::time::{Duration, Instant};
     use tokio::task::yield_now;
 
-    async fn thread_of(workers: &mut WorkerThreads) -> (WorkerId, ThreadId) {
-        let worker = workers.choose(None);
-        let handle = workers.assign(worker);
-        (worker, handle.spawn(async { thread::current().id() }).await.unwrap())
+    async fn thread_of(workers: &WorkerThreads, loads: &mut Loads) -> (WorkerId, ThreadId) {
+        let worker = loads.choose(None);
+        loads.assign(worker);
+        let thread = workers.runtime(worker).spawn(async { thread::current().id() });
+        (worker, thread.await.unwrap())
     }
 
     #[tokio::test]
     async fn connections_are_distributed_evenly() {
-        let mut workers = WorkerThreads::start(NonZeroUsize::new(3).unwrap());
+        let workers = WorkerThreads::start(NonZeroUsize::new(3).unwrap());
+        let mut loads = workers.loads();
         let mut threads = Vec::new();
         for _ in 0..3 {
-            threads.push(thread_of(&mut workers).await);
+            threads.push(thread_of(&workers, &mut loads).await);
         }
         let ids: std::collections::HashSet<_> = threads.iter().map(|(_, thread)| thread).collect();
         assert_eq!(ids.len(), 3);
         assert!(!ids.contains(&thread::current().id()));
         // The next one takes the place of one that ended.
         let (ended, thread) = threads[1];
-        workers.release(ended);
-        assert_eq!(thread_of(&mut workers).await, (ended, thread));
+        loads.release(ended);
+        assert_eq!(thread_of(&workers, &mut loads).await, (ended, thread));
     }
 
     #[tokio::test]
     async fn a_thread_keeps_its_share_of_the_connections_that_it_accepts() {
-        let mut workers = WorkerThreads::start(NonZeroUsize::new(2).unwrap());
+        let workers = WorkerThreads::start(NonZeroUsize::new(2).unwrap());
+        let mut loads = workers.loads();
         let [first, second] = [WorkerId(0), WorkerId(1)];
         // However few they are, one thread does not get more than the other.
         for count in 1..8 {
             for (accepts, expected) in [(second, second), (second, first)] {
-                let worker = workers.choose(Some(accepts));
+                let worker = loads.choose(Some(accepts));
                 assert_eq!(worker, expected, "{count}");
-                workers.assign(worker);
+                loads.assign(worker);
             }
         }
         // Of many, it keeps a few more.
         let mut kept = [0; 2];
         for _ in 0..1_000 {
-            let worker = workers.choose(Some(second));
-            workers.assign(worker);
+            let worker = loads.choose(Some(second));
+            loads.assign(worker);
             kept[worker.0] += 1;
         }
         assert!((501..=540).contains(&kept[1]), "{kept:?}");
-        // The connections of one that has ended do not count.
-        (0..500).for_each(|_| workers.release(second));
-        workers.measure();
-        assert_eq!(workers.choose(Some(second)), second);
     }
 
     #[test]
@@ -264,27 +271,29 @@ mod tests {
 
     #[tokio::test]
     async fn a_busy_thread_gets_few_connections_however_few_it_has() {
-        let mut workers = WorkerThreads::start(NonZeroUsize::new(2).unwrap());
-        let busy = workers.choose(None);
-        let spinning = workers.assign(busy).spawn(async {
+        let workers = WorkerThreads::start(NonZeroUsize::new(2).unwrap());
+        let mut loads = workers.loads();
+        let busy = loads.choose(None);
+        loads.assign(busy);
+        let spinning = workers.runtime(busy).spawn(async {
             loop {
                 let end = Instant::now() + Duration::from_micros(500);
                 while Instant::now() < end {}
                 yield_now().await;
             }
         });
-        let idle = workers.choose(Some(busy));
+        let idle = loads.choose(Some(busy));
         assert_ne!(idle, busy);
         // Others keep idle connections to the other thread.
-        workers.workers[idle.0].connections += 1_000;
-        while workers.workers[busy.0].load.free > 1 || workers.workers[idle.0].load.free < 8 {
-            workers.measure();
+        loads.threads[idle.0].connections += 1_000;
+        while loads.threads[busy.0].free > 1 || loads.threads[idle.0].free < 8 {
+            loads.measure(&workers);
             thread::sleep(Duration::from_millis(1));
         }
         let mut to_busy = 0;
         for _ in 0..9 {
-            let worker = workers.choose(Some(busy));
-            workers.assign(worker);
+            let worker = loads.choose(Some(busy));
+            loads.assign(worker);
             to_busy += usize::from(worker == busy);
         }
         assert!(to_busy <= 1);

@@ -25,12 +25,12 @@ use super::admitted::Admitted;
 use super::awaited_body::AwaitedBody;
 use super::closing::Closing;
 use super::http2_request::{Http2Request, RequestMemory};
+use super::open_connections::OpenConnection;
 use super::protocol::{Detected, Protocols, detect};
 use super::roster::Peer;
 use super::sending::Sending;
 use super::socket::{AssignedSocket, Socket};
 use super::stream::Stream;
-use super::tally::Counted;
 use super::tracked_stream::TrackedStream;
 use crate::http::cancelled::Cancelled;
 use crate::http::error::HostError;
@@ -84,14 +84,14 @@ pub(in crate::http) struct Accepted {
     pub(in crate::http) tls: Option<Arc<TlsConfig>>,
 }
 
-/// Serves a connection, which counts as open until it ends.
+/// Serves a connection, which counts as open until all that it has is released.
 pub(super) async fn serve(
+    _open: OpenConnection,
     socket: AssignedSocket,
     tls: Option<Arc<TlsConfig>>,
     client: ClientSide,
     connections: Arc<Connections>,
     activity: Arc<ConnectionActivity>,
-    _counted: Counted,
 ) {
     let protocols = Arc::clone(&connections.protocols);
     let (stream, detected) = match start(socket, tls, &activity).await {

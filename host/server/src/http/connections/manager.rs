@@ -1,20 +1,17 @@
 //! Accepts connections up to their limits, and closes connections that are silent for too
 //! long.
 
-use std::collections::HashMap;
-use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::sync::Arc;
 use std::time::Duration;
 
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::activity::ConnectionActivity;
 use super::connection::{self, Accepted, Connections};
+use super::open_connections::{Counts, OpenConnections};
 use super::roster::{Entry, Peer, Roster};
 use super::socket::{AssignedSocket, Socket};
 use super::tally::ConnectionTally;
@@ -35,27 +32,18 @@ const EXCESS: &str = "evicted connections have not ended yet: their threads are 
 /// The maximum number of refused connections that are still read from.
 const MAX_DRAINING: usize = 32;
 
-/// The connections of all threads, which any of them can add to.
+/// The connections of all threads, which any of them can add to. All end when this is dropped.
 pub(in crate::http) struct ConnectionManager {
     limits: HttpLimits,
     /// The context of each worker thread.
     connections: Vec<Arc<Connections>>,
     roster: Arc<Roster>,
-    open: Mutex<Open>,
+    open: Arc<OpenConnections>,
+    workers: WorkerThreads,
     tally: ConnectionTally,
     refusals: LogRate,
     /// Permits of refused connections that are still read from.
     draining: Arc<Semaphore>,
-}
-
-/// The open connections. Locked for each connection, not for requests.
-struct Open {
-    tasks: JoinSet<()>,
-    peers: HashMap<Peer, u32>,
-    count: u64,
-    workers: WorkerThreads,
-    /// Waits for the end of a connection, although there was none.
-    waker: Option<Waker>,
 }
 
 impl ConnectionManager {
@@ -66,18 +54,13 @@ impl ConnectionManager {
         roster: Arc<Roster>,
         tally: ConnectionTally,
     ) -> Self {
-        let connections = (0..workers.count()).map(|_| Arc::new(connections.for_another_thread()));
+        let connections = workers.runtimes().map(|_| Arc::new(connections.for_another_thread()));
         Self {
             limits,
             connections: connections.collect(),
+            open: Arc::new(OpenConnections::new(Arc::clone(&roster), workers.loads())),
             roster,
-            open: Mutex::new(Open {
-                tasks: JoinSet::new(),
-                peers: HashMap::new(),
-                count: 0,
-                workers,
-                waker: None,
-            }),
+            workers,
             tally,
             refusals: LogRate::new(1),
             draining: Arc::new(Semaphore::new(MAX_DRAINING)),
@@ -85,9 +68,8 @@ impl ConnectionManager {
     }
 
     /// Returns the runtimes of the threads, in the order of their numbers.
-    pub(in crate::http) fn runtimes(&self) -> Vec<(WorkerId, Handle)> {
-        let open = self.open();
-        open.workers.runtimes().map(|(worker, runtime)| (worker, runtime.clone())).collect()
+    pub(in crate::http) fn runtimes(&self) -> impl ExactSizeIterator<Item = (WorkerId, &Handle)> {
+        self.workers.runtimes()
     }
 
     /// Serves a connection if there is room, or if an idle connection can be evicted for
@@ -96,94 +78,62 @@ impl ConnectionManager {
         let Accepted { socket, peer, address, tls } = accepted;
         let is_forwarded = address.is_some_and(|address| self.limits.is_proxy(address));
         let peer = if is_forwarded { Peer::SEVERAL } else { peer };
-        let mut open = self.open();
-        if let Err(reason) = self.check_room(&open, peer) {
-            drop(open);
+        let mut counts = self.open.counts();
+        if let Err(reason) = self.check_room(&counts, peer) {
+            drop(counts);
             return self.refuse(socket, tls.is_some(), reason);
         }
-        let worker = open.workers.choose(here);
+        let worker = counts.loads.choose(here);
         let Ok(socket) = AssignedSocket::new(socket, here == Some(worker)) else { return };
         let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
         // Before its thread may respond: afterwards, the response would not be the last one.
         if self.tally.is_draining() {
             activity.drain();
         }
+        let number = counts.add(peer, worker);
+        self.roster.insert(Entry { activity: Arc::clone(&activity), peer, worker, number });
+        // The end of a connection takes the lock.
+        drop(counts);
+        let open = self.open.connection(number);
         let connections = Arc::clone(&self.connections[worker.index()]);
-        let counted = self.tally.accepted();
         // Not within another future, which would double the memory of each connection.
         let client = ClientSide { address, has_tls: tls.is_some(), is_forwarded };
-        let activity_of = Arc::clone(&activity);
-        let serve = connection::serve(socket, tls, client, connections, activity_of, counted);
-        let Open { tasks, peers, count, workers, waker } = &mut *open;
-        let task = tasks.spawn_on(serve, workers.assign(worker));
-        *peers.entry(peer).or_default() += 1;
-        *count += 1;
-        self.roster.insert(task.id(), Entry { activity, peer, worker, number: *count });
-        if let Some(waker) = waker.take() {
-            waker.wake();
-        }
+        let serve = connection::serve(open, socket, tls, client, connections, activity);
+        drop(self.workers.runtime(worker).spawn(serve));
     }
 
     /// Checks that there is room for a connection of this peer, or makes room.
-    fn check_room(&self, open: &Open, peer: Peer) -> Result<(), &'static str> {
+    fn check_room(&self, counts: &Counts, peer: Peer) -> Result<(), &'static str> {
         let limit = self.limits.connections as usize;
-        if open.tasks.len() >= limit + MAX_EXCESS {
+        let open = self.len();
+        if open >= limit + MAX_EXCESS {
             // Evicted connections that have not ended yet end immediately then.
             self.roster.hasten();
             return Err(EXCESS);
         }
-        let of_peer = open.peers.get(&peer).copied().unwrap_or_default();
         // Evicting a connection of this peer makes room in the server, too.
-        let has_room = if peer.has_address() && of_peer >= self.limits.connections_per_peer {
+        let is_full_of_peer = counts.of_peer(peer) >= self.limits.connections_per_peer;
+        let has_room = if peer.has_address() && is_full_of_peer {
             self.roster.evict_idlest(|entry| entry.peer == peer)
         } else {
-            open.tasks.len() < limit || self.roster.evict_idlest(|_| true)
+            open < limit || self.roster.evict_idlest(|_| true)
         };
         has_room.then_some(()).ok_or(FULL)
     }
 
     /// Waits until all connections have ended.
     pub(in crate::http) async fn all_ended(&self) {
-        while self.len() > 0 {
-            self.ended().await;
-        }
-    }
-
-    /// Waits until a connection has ended; if there are none, forever.
-    pub(in crate::http) async fn ended(&self) {
-        poll_fn(|context| self.poll_ended(context)).await;
-    }
-
-    fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut open = self.open();
-        let id = match ready!(open.tasks.poll_join_next_with_id(context)) {
-            Some(Ok((id, ()))) => id,
-            Some(Err(error)) => error.id(),
-            None => {
-                open.waker = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-        };
-        if let Some(Entry { peer, worker, .. }) = self.roster.remove(id) {
-            open.workers.release(worker);
-            if let Some(count) = open.peers.get_mut(&peer) {
-                *count -= 1;
-                if *count == 0 {
-                    open.peers.remove(&peer);
-                }
-            }
-        }
-        Poll::Ready(())
+        self.open.all_ended().await;
     }
 
     pub(in crate::http) fn len(&self) -> usize {
-        self.open().tasks.len()
+        self.roster.len()
     }
 
     /// Advances the clock by a second, measures the load of the threads, and closes
     /// connections whose clients were silent or stalled for too long.
     pub(in crate::http) fn tick(&self) {
-        self.open().workers.measure();
+        self.open.counts().loads.measure(&self.workers);
         self.roster.clock().tick();
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         self.roster.close_after(seconds(self.limits.idle), seconds(self.limits.stalled));
@@ -201,12 +151,7 @@ impl ConnectionManager {
 
     /// Drops all connections, which end when their tasks yield.
     pub(in crate::http) fn abort_all(&self) {
-        self.open().tasks.abort_all();
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        // Nothing that panics is done while it is held.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.roster.abort_all();
     }
 
     fn refuse(&self, socket: Socket, has_tls: bool, reason: &str) {
@@ -228,6 +173,12 @@ impl ConnectionManager {
                 drop(permit);
             });
         }
+    }
+}
+
+impl Drop for ConnectionManager {
+    fn drop(&mut self) {
+        self.abort_all();
     }
 }
 
@@ -288,11 +239,11 @@ mod tests {
             admission: Arc::new(admission),
             bodies: RequestBodies::new(),
         };
-        let mut workers = WorkerThreads::start(NonZeroUsize::MIN);
+        let workers = WorkerThreads::start(NonZeroUsize::MIN);
         let (release, released) = mpsc::channel::<()>();
         // The thread is busy for as long as the channel exists.
-        let worker = workers.choose(None);
-        let busy = workers.assign(worker).spawn(async move { released.recv().is_ok() });
+        let (_, runtime) = workers.runtimes().next().unwrap();
+        let busy = runtime.spawn(async move { released.recv().is_ok() });
         let manager = ConnectionManager::new(limits, &connections, workers, roster, tally.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut clients = Vec::new();
@@ -307,7 +258,7 @@ mod tests {
         drop(release);
         assert!(!busy.await.unwrap());
         while manager.len() > 4 {
-            manager.ended().await;
+            tokio::task::yield_now().await;
         }
     }
 

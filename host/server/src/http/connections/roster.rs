@@ -1,4 +1,4 @@
-//! The open connections by their tasks, and eviction.
+//! The open connections, and eviction.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bytesize::ByteSize;
 use relayer_rest_common::log_rate::{LogRate, Permit};
-use tokio::task::Id;
 use tracing::warn;
 
 use super::activity::ConnectionActivity;
@@ -19,7 +18,7 @@ use crate::http::worker_threads::WorkerId;
 
 /// The open connections.
 pub(in crate::http) struct Roster {
-    entries: Mutex<HashMap<Id, Entry>>,
+    entries: Mutex<HashMap<u64, Entry>>,
     clock: Clock,
     tally: ConnectionTally,
     evictions: LogRate,
@@ -78,12 +77,16 @@ impl Roster {
         &self.clock
     }
 
-    pub(in crate::http) fn insert(&self, id: Id, entry: Entry) {
-        self.entries().insert(id, entry);
+    pub(in crate::http) fn insert(&self, entry: Entry) {
+        self.entries().insert(entry.number, entry);
     }
 
-    pub(in crate::http) fn remove(&self, id: Id) -> Option<Entry> {
-        self.entries().remove(&id)
+    pub(in crate::http) fn remove(&self, number: u64) -> Option<Entry> {
+        self.entries().remove(&number)
+    }
+
+    pub(in crate::http) fn len(&self) -> usize {
+        self.entries().len()
     }
 
     /// Closes the connections whose clients were silent for `idle` seconds, or took
@@ -100,6 +103,11 @@ impl Roster {
     /// Tells all connections to end.
     pub(in crate::http) fn close_all(&self) {
         self.entries().values().for_each(|entry| entry.activity.close());
+    }
+
+    /// Ends all connections immediately.
+    pub(in crate::http) fn abort_all(&self) {
+        self.entries().values().for_each(|entry| entry.activity.closing.close(Closing::AtOnce));
     }
 
     /// Ends the connections immediately that were told to end and have no work in progress.
@@ -182,7 +190,7 @@ impl Roster {
         entry.activity.closing.close(Closing::AtOnce);
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
         // Nothing that panics is done while it is held.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,16 +243,16 @@ mod tests {
     }
 
     /// Adds a connection of a peer that holds this many bytes.
-    async fn held_by(
+    fn held_by(
         roster: &Roster,
         peer: u8,
         number: u64,
         bytes: usize,
     ) -> (Arc<ConnectionActivity>, Sending) {
-        held_by_peer(roster, Peer::from(IpAddr::from([127, 0, 0, peer])), number, bytes).await
+        held_by_peer(roster, Peer::from(IpAddr::from([127, 0, 0, peer])), number, bytes)
     }
 
-    async fn held_by_peer(
+    fn held_by_peer(
         roster: &Roster,
         peer: Peer,
         number: u64,
@@ -252,28 +260,22 @@ mod tests {
     ) -> (Arc<ConnectionActivity>, Sending) {
         let activity = Arc::new(ConnectionActivity::new(roster.clock().clone()));
         let sending = Sending::new(&activity, bytes);
-        let task = tokio::spawn(async {});
         let entry =
             Entry { activity: Arc::clone(&activity), peer, worker: WorkerId::default(), number };
-        roster.insert(task.id(), entry);
-        task.await.unwrap();
+        roster.insert(entry);
         (activity, sending)
     }
 
-    async fn holding(
-        roster: &Roster,
-        number: u64,
-        bytes: usize,
-    ) -> (Arc<ConnectionActivity>, Sending) {
-        held_by(roster, 1, number, bytes).await
+    fn holding(roster: &Roster, number: u64, bytes: usize) -> (Arc<ConnectionActivity>, Sending) {
+        held_by(roster, 1, number, bytes)
     }
 
-    #[tokio::test]
-    async fn the_peer_that_holds_most_is_evicted_for_others() {
+    #[test]
+    fn the_peer_that_holds_most_is_evicted_for_others() {
         let roster = Roster::new(ConnectionTally::default());
-        let (small, _held) = held_by(&roster, 1, 1, 10).await;
-        let (large, _held) = held_by(&roster, 1, 2, 30).await;
-        let (other, _held) = held_by(&roster, 2, 3, 35).await;
+        let (small, _held) = held_by(&roster, 1, 1, 10);
+        let (large, _held) = held_by(&roster, 1, 2, 30);
+        let (other, _held) = held_by(&roster, 2, 3, 35);
         let closed = || [&small, &large, &other].map(|activity| activity.is_closed_at_once());
         // All are healthy. Nothing is evicted for the peer itself, or for an unknown
         // requester.
@@ -292,27 +294,27 @@ mod tests {
     }
 
     /// The programs behind a Unix socket can have any number of clients.
-    #[tokio::test]
-    async fn healthy_connections_without_an_address_are_not_evicted() {
+    #[test]
+    fn healthy_connections_without_an_address_are_not_evicted() {
         let roster = Roster::new(ConnectionTally::default());
-        let (local, _held) = held_by_peer(&roster, Peer::SEVERAL, 1, 1_000).await;
-        let (other, _held) = held_by(&roster, 1, 2, 10).await;
+        let (local, _held) = held_by_peer(&roster, Peer::SEVERAL, 1, 1_000);
+        let (other, _held) = held_by(&roster, 1, 2, 10);
         roster.evict(1, &other);
         assert!(!local.is_closed_at_once());
     }
 
-    #[tokio::test]
-    async fn the_longest_stalled_are_evicted_first_and_a_healthy_one_never() {
+    #[test]
+    fn the_longest_stalled_are_evicted_first_and_a_healthy_one_never() {
         let tally = ConnectionTally::default();
         let roster = Roster::new(tally.clone());
         let seconds = |count| (0..count).for_each(|_| roster.clock().tick());
-        let (oldest, _held) = holding(&roster, 1, 10).await;
-        let (healthy, taking) = holding(&roster, 2, 1_000).await;
+        let (oldest, _held) = holding(&roster, 1, 10);
+        let (healthy, taking) = holding(&roster, 2, 1_000);
         seconds(1);
-        let (small, _held) = holding(&roster, 3, 20).await;
-        let (large, _held) = holding(&roster, 4, 30).await;
+        let (small, _held) = holding(&roster, 3, 20);
+        let (large, _held) = holding(&roster, 4, 30);
         seconds(3);
-        let (new, _held) = holding(&roster, 5, 1_000).await;
+        let (new, _held) = holding(&roster, 5, 1_000);
         taking.goes_on(40);
         let closed = || {
             [&oldest, &small, &large, &healthy, &new].map(|activity| activity.is_closed_at_once())

@@ -48,9 +48,6 @@ struct Counts {
     live: LiveTally,
 }
 
-/// A connection that counts as open until this is dropped.
-pub(super) struct Counted(Arc<Counts>);
-
 impl ConnectionTally {
     /// Returns the current counts.
     #[must_use]
@@ -100,11 +97,15 @@ impl ConnectionTally {
         self.0.draining.store(true, Relaxed);
     }
 
-    /// Counts an accepted connection, which is open until the return value is dropped.
-    pub(super) fn accepted(&self) -> Counted {
+    /// Counts an accepted connection, which is open until it has ended.
+    pub(super) fn accepted(&self) {
         self.0.accepted.fetch_add(1, Relaxed);
         self.0.open.fetch_add(1, Relaxed);
-        Counted(Arc::clone(&self.0))
+    }
+
+    /// Counts the end of a connection.
+    pub(super) fn ended(&self) {
+        self.0.open.fetch_sub(1, Relaxed);
     }
 
     pub(in crate::http) fn refused(&self) {
@@ -119,11 +120,5 @@ impl ConnectionTally {
     /// Returns the budget of the responses of all connections.
     pub(in crate::http) fn budget(&self) -> &Arc<SendBudget> {
         &self.0.budget
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
     }
 }
