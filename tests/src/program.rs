@@ -285,6 +285,27 @@ impl Serving {
         self.line.strip_prefix("http://").unwrap().parse().unwrap()
     }
 
+    /// Returns the number of connections that wait in each socket of the address to be accepted.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the address is not one of IPv4.
+    #[must_use]
+    pub fn accept_queues(&self) -> Vec<u32> {
+        let port = format!(":{:04X}", self.address().port());
+        let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+        let waiting = sockets.lines().filter_map(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            // The state of sockets that listen.
+            let is_own = fields[1].ends_with(&port) && fields[3] == "0A";
+            let (_, waiting) = is_own.then(|| fields[4].split_once(':').unwrap())?;
+            Some(u32::from_str_radix(waiting, 16).unwrap())
+        });
+        let waiting: Vec<_> = waiting.collect();
+        assert!(!waiting.is_empty());
+        waiting
+    }
+
     /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> i32 {

@@ -122,7 +122,7 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
     let state = publisher.reader();
     let deployment = Deployment::new(state.clone(), args.api, relayer_dialect, headers, swap)?;
     let server = Server::with_registry(Arc::clone(&deployment.registry), state)
-        .with_limits(descriptors::bounded(config.http.clone(), 2))
+        .with_limits(descriptors::bounded(config, 2))
         .with_live_limits(config.live.clone())
         .with_settings(config.server.clone());
     let (stop, stopped) = oneshot::channel::<()>();

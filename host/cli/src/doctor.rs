@@ -302,7 +302,7 @@ impl Findings {
 
     fn open_files(&mut self, config: &Config) {
         let connections = config.http.connections;
-        let bounded = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
+        let bounded = descriptors::bounded(config, config.extension.len() + 1);
         if bounded.connections < connections {
             let message = format!(
                 "the limit of open files permits {} connections, not {connections}; raise it with ulimit -n, or with LimitNOFILE in a unit of systemd",

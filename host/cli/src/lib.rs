@@ -119,7 +119,7 @@ use swap::SwapArgs;
 use top::TopArgs;
 use watch::WatchArgs;
 
-/// The number of threads that accept connections, serve the control socket, and watch
+/// The number of threads that accept connections to Unix sockets, serve the control socket, and watch
 /// files: one can do blocking work.
 const RUNTIME_THREADS: usize = 2;
 

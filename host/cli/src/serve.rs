@@ -142,7 +142,7 @@ async fn serve(
         }
         () = &mut shutdown => return Ok(()),
     };
-    let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
+    let limits = descriptors::bounded(&config, config.extension.len() + 1);
     let access_log = tokio::select! {
         opened = open_access_log(&config, &mut sources) => opened?,
         () = &mut shutdown => return Ok(()),

@@ -6,13 +6,13 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::connections::ConnectionManager;
@@ -22,9 +22,15 @@ use super::worker_threads::WorkerId;
 /// The pause after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The number of connections that are accepted before other tasks of the thread have a turn.
+const BATCH: usize = 16;
+
+/// The maximum wait for the tasks to stop, of which a guest that does not yield can occupy a thread.
+const MAX_STOP_TIME: Duration = Duration::from_millis(100);
+
 /// The tasks, which end when this is dropped.
 pub(super) struct Acceptors {
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
     stop: watch::Sender<()>,
 }
 
@@ -34,7 +40,8 @@ struct Acceptor {
     places: Vec<(Arc<Listener>, usize)>,
     /// The thread that it runs on, if that serves connections.
     here: Option<WorkerId>,
-    open: Arc<ConnectionManager>,
+    /// Not owned: a runtime that is not run any more does not drop its tasks.
+    open: Weak<ConnectionManager>,
     /// Receives the connections that have a header of the PROXY protocol.
     with_header: mpsc::Sender<Arrival>,
     stop: watch::Receiver<()>,
@@ -53,7 +60,7 @@ impl Acceptors {
         let acceptor = move |here, places| Acceptor {
             places,
             here,
-            open: Arc::clone(open),
+            open: Arc::downgrade(open),
             with_header: with_header.clone(),
             stop: stopped.clone(),
         };
@@ -69,12 +76,14 @@ impl Acceptors {
         }
         let single = listeners.iter().filter(|listener| !listener.is_group());
         tasks.spawn(acceptor(None, single.map(|single| (Arc::clone(single), 0)).collect()).run());
-        Self { _tasks: tasks, stop }
+        Self { tasks, stop }
     }
 
     /// Closes the sockets. Connections that have been accepted are served.
-    pub(super) fn stop(&self) {
+    pub(super) async fn stop(&mut self) {
         self.stop.send_replace(());
+        let stopped = async { while self.tasks.join_next().await.is_some() {} };
+        timeout(MAX_STOP_TIME, stopped).await.ok();
     }
 }
 
@@ -83,7 +92,10 @@ impl Acceptor {
     async fn run(mut self) {
         let mut sockets = Vec::new();
         let mut next = 0;
-        loop {
+        for count in 1_usize.. {
+            if count.is_multiple_of(BATCH) {
+                yield_now().await;
+            }
             let accept = async {
                 while let Some((listener, number)) = self.places.get(sockets.len()) {
                     sockets.push(AcceptSocket::new(listener, *number)?);
@@ -97,7 +109,8 @@ impl Acceptor {
             };
             match accepted {
                 Ok(Arrival { accepted, has_proxy_header: false }) => {
-                    self.open.add(accepted, self.here);
+                    let Some(open) = self.open.upgrade() else { return };
+                    open.add(accepted, self.here);
                 }
                 Ok(arrival) => drop(self.with_header.send(arrival).await),
                 Err(error) => pause(&error).await,

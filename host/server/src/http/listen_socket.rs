@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
-use tracing::debug;
+use tracing::warn;
 
 use super::listen_config::ListenAddress;
 use crate::unix_socket::{SocketFile, UnixSocket};
@@ -16,13 +16,13 @@ use crate::unix_socket::{SocketFile, UnixSocket};
 /// more descriptors than the kernel does.
 const MAX_GROUP: usize = 16;
 
-/// The connections that a socket lets wait, as those of the standard library and of Tokio do.
+/// The connections that each socket lets wait.
 const BACKLOG: i32 = 1024;
 
 /// The sockets that listen on an address.
 #[derive(Debug)]
 pub(crate) enum ListenSocket {
-    /// A socket that was opened elsewhere.
+    /// One socket, for one acceptor.
     Tcp(TcpListener),
     /// Sockets with `SO_REUSEPORT`, among which the kernel distributes connections.
     TcpGroup(Vec<StdTcpListener>),
@@ -31,22 +31,30 @@ pub(crate) enum ListenSocket {
 }
 
 impl ListenSocket {
-    /// Adds sockets to one that listens, so that there is one for each core, if the system
-    /// distributes connections among them.
+    /// Adds sockets to one that listens, so that there is one for each core, up to 16, if the
+    /// system distributes connections among them, as Linux does.
     ///
     /// The first is bound without `SO_REUSEPORT`, so that an address in use is found.
     pub(crate) fn group(first: TcpListener) -> io::Result<Self> {
         let first = first.into_std()?;
         let cores = if cfg!(target_os = "linux") { available_parallelism().ok() } else { None };
         let count = cores.map_or(1, usize::from).min(MAX_GROUP);
-        let more = SockRef::from(&first)
-            .set_reuse_port(true)
-            .and_then(|()| (1..count).map(|_| another(&first)).collect::<io::Result<Vec<_>>>());
-        let more = more.unwrap_or_else(|error| {
-            debug!(%error, "one socket for all threads");
-            Vec::new()
-        });
-        Ok(Self::TcpGroup(std::iter::once(first).chain(more).collect()))
+        let mut group = vec![first];
+        if count > 1 {
+            let first = SockRef::from(&group[0]);
+            first.listen(BACKLOG)?;
+            first.set_reuse_port(true)?;
+        }
+        while group.len() < count {
+            match another(&group[0]) {
+                Ok(socket) => group.push(socket),
+                Err(error) => {
+                    warn!(%error, sockets = group.len(), wanted = count, "cannot listen on a socket for each thread");
+                    break;
+                }
+            }
+        }
+        Ok(Self::TcpGroup(group))
     }
 
     /// Returns the descriptors of all sockets.

@@ -158,8 +158,8 @@ impl Server {
     }
 
     /// Serves the connections of the listeners until `shutdown` completes. Connections are
-    /// accepted by the current runtime, and served by threads of the server, each with a
-    /// runtime of its own. After `shutdown`, clients may send another request for a
+    /// served by threads of the server, each with a runtime of its own, which accept those to a
+    /// [`Listener::bind`]; the current runtime accepts those to other sockets. After `shutdown`, clients may send another request for a
     /// moment; then idle connections are closed, and requests in flight completed. Connections
     /// that are not done within the grace period are dropped.
     pub async fn serve_all(self, listeners: Vec<Listener>, shutdown: impl Future<Output = ()>) {
@@ -199,7 +199,7 @@ impl Server {
         let tally = self.tally.clone();
         let open = ConnectionManager::new(self.limits, &connections, workers, roster, self.tally);
         let open = Arc::new(open);
-        let acceptors = Acceptors::start(listeners, &open, with_header);
+        let mut acceptors = Acceptors::start(listeners, &open, with_header);
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);
@@ -212,7 +212,7 @@ impl Server {
             }
         }
         tally.drain();
-        acceptors.stop();
+        acceptors.stop().await;
         // A request that is on its way to a connection that is closed would be lost.
         open.drain();
         let ServerSettings { drain, grace, .. } = self.settings;

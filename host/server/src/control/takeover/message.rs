@@ -49,7 +49,7 @@ pub(super) enum FromServer {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Offer {
     pub(super) version: String,
-    /// A description of each socket, in the order of the passed descriptors.
+    /// A description of each socket or group, in the order of the passed descriptors.
     pub(super) sockets: Vec<SocketOffer>,
     /// Whether the sockets of clients come from the service manager, not from the settings.
     pub(super) is_passed: bool,

@@ -86,14 +86,15 @@ impl ConnectionManager {
         let worker = counts.loads.choose(here);
         let Ok(socket) = AssignedSocket::new(socket, here == Some(worker)) else { return };
         let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
-        // Before its thread may respond: afterwards, the response would not be the last one.
-        if self.tally.is_draining() {
-            activity.drain();
-        }
         let number = counts.add(peer, worker);
         self.roster.insert(Entry { activity: Arc::clone(&activity), peer, worker, number });
         // The end of a connection takes the lock.
         drop(counts);
+        // It is in the roster, in case the server begins to drain now. Its thread does not respond
+        // yet: the response would not be the last one.
+        if self.tally.is_draining() {
+            activity.drain();
+        }
         let open = self.open.connection(number);
         let connections = Arc::clone(&self.connections[worker.index()]);
         // Not within another future, which would double the memory of each connection.
@@ -262,7 +263,7 @@ mod tests {
         }
     }
 
-    /// The thread of the acceptor allocates them, next to those of connections on other threads.
+    /// The thread that accepts a connection allocates them, next to those of connections on other threads.
     #[test]
     fn memory_that_requests_write_has_cache_lines_for_each_thread() {
         assert_eq!(align_of::<Connections>(), 128);
