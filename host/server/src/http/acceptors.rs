@@ -1,7 +1,7 @@
 //! The tasks that accept connections.
 //!
 //! Each thread accepts from a socket of its own, if the address has several. One task on the
-//! runtime of the program accepts from all others: Unix sockets, and those that another program
+//! runtime of the program accepts from all others: Unix sockets, and sockets that another program
 //! has opened.
 
 use std::future::poll_fn;

@@ -26,7 +26,7 @@ const MAX_PASSED: usize = 253;
 
 const PASSED_SPACE: usize = cmsg_space!(ScmRights(MAX_PASSED));
 
-/// The maximum number of descriptors of a message: those that come with the bytes of its length.
+/// The maximum number of descriptors of a message: they come with the bytes of its length.
 const MAX_DESCRIPTORS: usize = 4 * MAX_PASSED;
 
 /// A connection to the other process of a takeover.

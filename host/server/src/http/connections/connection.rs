@@ -84,7 +84,7 @@ pub(in crate::http) struct Accepted {
     pub(in crate::http) tls: Option<Arc<TlsConfig>>,
 }
 
-/// Serves a connection, which counts as open until all that it has is released.
+/// Serves a connection, which counts as open until its memory is released.
 pub(super) async fn serve(
     _open: OpenConnection,
     socket: AssignedSocket,

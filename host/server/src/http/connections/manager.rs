@@ -161,7 +161,7 @@ impl ConnectionManager {
             let HttpLimits { connections, connections_per_peer, .. } = self.limits;
             warn!(before, connections, connections_per_peer, "connection refused: {reason}");
         }
-        // A response would need a handshake, which is what a server without room avoids.
+        // A response would need a handshake, which a server without room avoids.
         if has_tls {
             return;
         }
