@@ -119,8 +119,8 @@ use swap::SwapArgs;
 use top::TopArgs;
 use watch::WatchArgs;
 
-/// The number of threads that accept connections to Unix sockets, serve the control socket, and watch
-/// files: one can do blocking work.
+/// The number of threads that accept connections to Unix sockets and passed ones, serve the
+/// control socket, and watch files: one can do blocking work.
 const RUNTIME_THREADS: usize = 2;
 
 /// The number of threads besides those of a runtime and of the server: log, blocking work, engine,

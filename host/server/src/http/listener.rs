@@ -61,7 +61,8 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Listens on the address of a section `[[listen]]`.
+    /// Listens on the address of a section `[[listen]]`. On Linux, a TCP address has a socket for
+    /// each core, up to 16, from which the threads of the server accept.
     ///
     /// Must be called within a Tokio runtime.
     ///

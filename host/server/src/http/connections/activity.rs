@@ -11,8 +11,8 @@ use super::closing::{Closing, ClosingSignal};
 use super::pending_bodies::PendingBodies;
 use super::pending_responses::PendingResponses;
 
-/// The activity of a connection. The thread that accepts it creates it; the alignment keeps the writes of the
-/// connection's thread out of the cache lines of connections on other threads.
+/// The activity of a connection. The thread that accepts it creates it; the alignment keeps the
+/// writes of the connection's thread out of the cache lines of connections on other threads.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(in crate::http) struct ConnectionActivity {

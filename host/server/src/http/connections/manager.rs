@@ -263,7 +263,8 @@ mod tests {
         }
     }
 
-    /// The thread that accepts a connection allocates them, next to those of connections on other threads.
+    /// The thread that accepts a connection allocates them, next to those of connections on
+    /// other threads.
     #[test]
     fn memory_that_requests_write_has_cache_lines_for_each_thread() {
         assert_eq!(align_of::<Connections>(), 128);

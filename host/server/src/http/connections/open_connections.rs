@@ -17,6 +17,7 @@ pub(super) struct OpenConnections {
     none: Notify,
 }
 
+/// The counts, which change together.
 pub(super) struct Counts {
     pub(super) loads: Loads,
     peers: HashMap<Peer, u32>,
