@@ -47,13 +47,16 @@ mod starting;
 mod swapping;
 mod waiting;
 
+use std::{env, fs};
+
 use cores::Runtimes;
 use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_tests::cargo::root;
 use relayer_rest_tests::server::engine;
 use report::Report;
 
 fn main() {
-    let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let only: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |part: &str| only.is_empty() || only.iter().any(|only| only == part);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut report = Report::default();
@@ -113,6 +116,8 @@ fn main() {
     if only.iter().any(|only| only == "developing") {
         developing::measure(&mut report, &runtime);
     }
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/performance.json");
-    std::fs::write(file, format!("{:#}\n", report.json())).unwrap();
+    // Cargo builds elsewhere if the environment says so.
+    let folder = root().join("target");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("performance.json"), format!("{:#}\n", report.json())).unwrap();
 }
