@@ -228,14 +228,17 @@ async fn with_swap_time(time: Duration) -> Arc<TestServer> {
     Arc::new(TestServer::builder().mount(mount).start().await)
 }
 
-/// Swaps in an endless candidate, or one that compiles for long, with time limits that
+/// Swaps in endless candidates, or ones that compile for long, with time limits that
 /// double until the earlier steps of the preflight take less. Returns the server, the
 /// limit, and the report.
-async fn exceed(component: &[u8], steps: &[SwapStep]) -> (Arc<TestServer>, Duration, SwapReport) {
+async fn exceed(
+    mut component: impl FnMut() -> Vec<u8>,
+    steps: &[SwapStep],
+) -> (Arc<TestServer>, Duration, SwapReport) {
     let mut time = Duration::from_millis(20);
     loop {
         let server = with_swap_time(time).await;
-        let report = server.swap(component.to_vec()).await;
+        let report = server.swap(component()).await;
         if report.steps.iter().map(|step| step.step).eq(steps.iter().copied()) {
             return (server, time, report);
         }
@@ -247,7 +250,8 @@ async fn exceed(component: &[u8], steps: &[SwapStep]) -> (Arc<TestServer>, Durat
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_preflight_beyond_the_time_limit_is_cancelled() {
     let spins = component::of_handler("(loop br 0) unreachable");
-    let (server, time, report) = exceed(&spins, &[SwapStep::Read, SwapStep::Compile]).await;
+    let steps = [SwapStep::Read, SwapStep::Compile];
+    let (server, time, report) = exceed(|| spins.clone(), &steps).await;
     let parts = [&*format!("no result within {time:?} (step probe)"), "swap.time"];
     check_rejected(&report, Rejection::Timeout, &parts);
     // The preflight ends, and the next one can run.
@@ -285,8 +289,14 @@ async fn concurrent_swaps_are_rejected() {
 /// but not for long.
 #[tokio::test]
 async fn a_compilation_beyond_the_time_limit_is_abandoned() {
-    let hard = component::hard_to_compile(1_000);
-    let (server, time, report) = exceed(&hard, &[SwapStep::Read]).await;
+    let mut blocks = 500;
+    let hard = || {
+        // Twice as many take about four times as long, so that the limit is exceeded on each machine.
+        // 64,000 take gigabytes.
+        blocks = 16_000.min(2 * blocks);
+        component::hard_to_compile(blocks)
+    };
+    let (server, time, report) = exceed(hard, &[SwapStep::Read]).await;
     let part = format!("no result within {time:?} (step compile); raise swap.time in the settings");
     let remedy = ", or make the module smaller";
     check_rejected(&report, Rejection::Timeout, &[&part, remedy]);
